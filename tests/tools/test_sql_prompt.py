@@ -313,7 +313,7 @@ def test_files_are_touched_when_they_are_allowed(path: Path, tmp_path: Path) -> 
     assert objects(ok("sql", path, query, "--files", "--json")) == [{"temp": 21.5}, {"temp": 22.5}]
 
 
-def test_what_statements_create_is_in_memory_and_before_a_stream(path: Path) -> None:
+def test_tables_of_statements_are_in_memory_and_before_a_stream(path: Path) -> None:
     query = "from typed limit 0; create table typed as select 7 as x; from typed"
     assert objects(ok("sql", path, query, "--json")) == [{"x": 7}]
     query = "create table typed as select 7 as x; drop table typed; select room from typed"
