@@ -3,7 +3,9 @@
 The column ``stream`` names the stream. The ID is in ``id`` (text), else in ``ms`` and ``seq``, else
 in ``ts``. ``pairs``, or else ``fields``, hold fields, and every other column is a field of its
 name. So what ``scan`` and Spark read can be written as it is. Values become text as Arrow casts
-them, and reading casts them back; a null is a field that the entry does not have.
+them, and reading casts them back; a null is a field that the entry does not have. A column that is
+a field of ``pairs`` or ``fields``, too, says the value of both, as it does in what typed streams
+give. Rows for a stream with a schema have the one text of each value.
 
 Invariants: the schema is refused before a row is read. IDs ascend within a stream, or the rows are
 refused. Memory holds a batch, and what was packed and not taken yet. Needs no index.
@@ -11,11 +13,17 @@ refused. Memory holds a batch, and what was packed and not taken yet. Needs no i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from logstore.codec import ID, codec
-from logstore.errors import IDOrderError, InvalidEntryError, InvalidIDError, OptionError
+from logstore.errors import (
+    IDOrderError,
+    InvalidEntryError,
+    InvalidIDError,
+    OptionError,
+    SchemaError,
+)
 from logstore.ids import U64_MAX, StreamID
 from logstore.log import stagefile
 from logstore.options import ENTRY_MAX_BYTES, StoreLimits
@@ -41,12 +49,14 @@ class Layout(NamedTuple):
     plain: tuple[tuple[int, bytes], ...]  # columns that are fields, and their names
 
 
-def layout(schema: Any, id_column: str = "", *, streams: bool) -> Layout:
+def layout(
+    schema: Any, id_column: str = "", *, streams: bool, renamed: Mapping[str, str] | None = None
+) -> Layout:
     """What each column of an Arrow schema is for; OptionError names a column that cannot be
     written.
 
     ``id_column`` names the column of the ID; ``*``: there is none. ``streams``: a column names the
-    stream of each row.
+    stream of each row. ``renamed``: the fields of columns that have another name.
     """
     names = [name.lower() for name in schema.names]
     for name in names:
@@ -59,8 +69,9 @@ def layout(schema: Any, id_column: str = "", *, streams: bool) -> Layout:
     used = {at[name] for name in STANDARD}
     if id_column == GIVEN:
         used = {at[name] for name in ("stream", "fields", "pairs")}
+    fields_of: Mapping[Any, str] = renamed or {}
     plain = tuple(
-        (place, name.encode())
+        (place, str(fields_of.get(name, name)).encode())
         for place, name in enumerate(schema.names)
         if place not in used and place not in (id, seq)
     )
@@ -214,9 +225,23 @@ def ready_rows(batch: Any, wanted: Layout, row: int = 0) -> Any:
         return codec().columns(names, columns)
     rows: list[Any] = []
     for place, pairs in enumerate(_nested(batch, wanted)):
-        pairs += [(name, column[place]) for name, column in zip(names, columns, strict=True)]
-        rows.append([pair for pair in pairs if pair[1] is not None])
+        own = {name: column[place] for name, column in zip(names, columns, strict=True)}
+        rows.append(_with_own([pair for pair in pairs if pair[1] is not None], own))
     return codec().rows(rows)
+
+
+def _with_own(pairs: list[tuple[Any, Any]], own: dict[bytes, Any]) -> list[tuple[Any, Any]]:
+    """Pairs with the values of columns that are not null: in the place of the last one of their
+    name, else behind all."""
+    left = {name: value for name, value in own.items() if value is not None}
+    if not left:
+        return pairs
+    for at in reversed(range(len(pairs))):
+        field = pairs[at][0]
+        name = field.encode() if isinstance(field, str) else field
+        if name in left:
+            pairs[at] = (name, left.pop(name))
+    return [*pairs, *left.items()]
 
 
 def _nested(batch: Any, wanted: Layout) -> Iterator[list[tuple[Any, Any]]]:
@@ -302,34 +327,69 @@ class _PackedNodes:
             self.lp = None
 
 
-# The stream, whether the IDs are the rows' own, the nodes, how many entries, first and last ID.
-Take = Callable[[bytes, bool, bytearray, int, ID, ID], None]
+class StreamTyping(NamedTuple):
+    """The schema of a stream, as text, and the position of its frame."""
+
+    text: str
+    schema_at: int
+
+
+# The stream, whether the IDs are the rows' own, the nodes, how many entries, first and last ID, and
+# the position of the schema by which the values were written.
+Take = Callable[[bytes, bool, bytearray, int, ID, ID, int], None]
 
 
 class Packer:
-    """Packs batches to nodes, stream by stream, and hands them to ``take``, many at a time."""
+    """Packs batches to nodes, stream by stream, and hands them to ``take``, many at a time.
+    ``typed``: the schemas of streams that have one."""
 
-    def __init__(self, wanted: Layout, stream: bytes, limits: StoreLimits, take: Take) -> None:
+    def __init__(
+        self,
+        wanted: Layout,
+        stream: bytes,
+        limits: StoreLimits,
+        take: Take,
+        typed: Mapping[bytes, StreamTyping],
+    ) -> None:
         self._wanted = wanted
         self._stream = stream
         self._limits = limits
         self._take = take
+        self._typed = typed
+        self._row = 0  # the number of the first row of a batch, for errors
         self._growing: dict[bytes, _PackedNodes] = {}
         self._held = 0
 
     def add(self, batch: Any) -> None:
-        """Pack a batch; IDOrderError, InvalidIDError, InvalidEntryError, EntryTypeError."""
+        """Pack a batch; IDOrderError, InvalidIDError, InvalidEntryError, EntryTypeError,
+        SchemaError."""
         if not batch.num_rows:
             return
         ids: list[ID] = []
         if self._wanted.id_kind:
-            ms, seq = row_ids(batch, self._wanted)
+            ms, seq = row_ids(batch, self._wanted, self._row)
             ids = list(zip(ms, seq if seq is not None else [-1] * len(ms), strict=True))
-        rows = ready_rows(batch, self._wanted)
+        rows = ready_rows(batch, self._wanted, self._row)
         for name, first, end in self._runs(batch):
-            self._pack(name, rows, first, end, ids[first:end])
+            if name in self._typed:
+                typed = self._written(name, rows, first, end)
+                self._pack(name, typed, 0, end - first, ids[first:end])
+            else:
+                self._pack(name, rows, first, end, ids[first:end])
+        self._row += batch.num_rows
         if self._held > HELD_BYTES:
             self.finish()
+
+    def _written(self, name: bytes, rows: Any, first: int, end: int) -> Any:
+        """Rows of a stream that has a schema, with the one text of each value. SchemaError."""
+        # here: whoever has no schemas does not load the types of columns
+        from logstore.engine.streams.typed_rows import parsed, written
+
+        schema = parsed(self._typed[name].text)
+        try:
+            return written(schema, rows, first, end, self._row + first)
+        except SchemaError as error:
+            raise SchemaError(error.message, stream=name) from None
 
     def _runs(self, batch: Any) -> Iterator[tuple[bytes, int, int]]:
         """The stream, the first row and the end of each run of rows of one stream."""
@@ -342,7 +402,9 @@ class Packer:
             if at == len(names) or names[at] != names[first]:
                 name = names[first]
                 if not name:
-                    raise InvalidEntryError(f"row {first}: the name of the stream is missing")
+                    raise InvalidEntryError(
+                        f"row {self._row + first}: the name of the stream is missing"
+                    )
                 yield name if isinstance(name, bytes) else name.encode(), first, at
                 first = at
 
@@ -379,7 +441,9 @@ class Packer:
     def _hand(self, name: bytes, to: _PackedNodes) -> None:
         to.close()
         if to.rows:
-            self._take(name, bool(self._wanted.id_kind), to.data, to.rows, to.first, to.last)
+            own_ids, typed = bool(self._wanted.id_kind), self._typed.get(name)
+            schema_at = 0 if typed is None else typed.schema_at
+            self._take(name, own_ids, to.data, to.rows, to.first, to.last, schema_at)
             self._held -= len(to.data)
         to.data, to.rows = bytearray(), 0
 

@@ -36,15 +36,18 @@ def schema_of(index: Index, record: StreamRecord) -> Schema | None:
     return parsed(text)
 
 
-def written(schema: Schema, batch: RowBatch, first: int, end: int) -> RowBatch:
-    """Rows ``first`` to ``end`` (exclusive), with the one text of each value. SchemaError."""
+def written(
+    schema: Schema, batch: RowBatch, first: int, end: int, row: int | None = None
+) -> RowBatch:
+    """Rows ``first`` to ``end`` (exclusive), with the one text of each value. SchemaError names the
+    row; ``row`` is the number of the first one, where the caller counts from elsewhere."""
     rows: list[list[tuple[bytes, Any]]] = []
     for at in range(first, end):
         flat = batch.flat(at)
         try:
             rows.append(schema.row(zip(flat[::2], flat[1::2], strict=True)))
         except SchemaError as error:
-            if end - first > 1:
-                error = SchemaError(f"row {at - first}: {error.message}")
+            if row is not None or end - first > 1:
+                error = SchemaError(f"row {(row or 0) + at - first}: {error.message}")
             raise error from None
     return codec().rows(rows)
