@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from logstore.errors import SchemaError
 from logstore.fs import LOCAL
 from logstore.log import stagefile
 from logstore.log.stagefile import StagedRun
@@ -70,6 +71,7 @@ class SinkTasks:
         """Pack the batches of one partition to a staged file."""
         options, path = self.options, Path(self.options.path)
         pin, typed = self.stage
+        typing = typed.get(options.stream.encode())
         writer = stagefile.StageWriter(LOCAL, path, pin)
         packer: intake.Packer | None = None
         try:
@@ -83,6 +85,7 @@ class SinkTasks:
                         batch.schema,
                         options.id_column,
                         streams=not options.stream,
+                        typed=None if typing is None else typing.schema,
                         renamed=self.renamed,
                     )
                     packer = intake.Packer(
@@ -92,8 +95,10 @@ class SinkTasks:
             if packer is not None:
                 packer.finish()
             return StagedRuns(writer.finish())
-        except BaseException:
+        except BaseException as error:
             writer.abandon()
+            if isinstance(error, SchemaError) and error.stream is None:
+                error.stream = options.stream.encode()
             raise
 
 

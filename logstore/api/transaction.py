@@ -7,6 +7,7 @@ an exception in the block commits nothing. All of it is in the log or none, also
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
 from typing import (
@@ -37,12 +38,12 @@ from logstore.engine.groups import ack
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.streams import add, lifecycle
 from logstore.engine.streams.add import Added
-from logstore.errors import DiskFullError, EntryTypeError, OptionError, UsageError
+from logstore.errors import DiskFullError, EntryTypeError, Error, OptionError, UsageError
 from logstore.ids import IDLike, StreamID
 from logstore.options import SYNC_RANK, Length, NackMode, Sync, check_sync
 
 if TYPE_CHECKING:
-    from logstore.api.values import ValueCodec, Values
+    from logstore.api.values import TypedValues, ValueCodec, Values
     from logstore.engine.lane.native import Options
 
 P = ParamSpec("P")
@@ -96,6 +97,16 @@ class Steps(Generic[T]):
         self._entries: list[tuple[bytes, dict[Any, Any] | tuple[Any, ...], Options | None]] = []
         self._added: list[Pending[Any]] = []
         self._frees = True  # every step so far gives space back
+        self._typed: dict[bytes, TypedValues | None] = {}  # by stream
+
+    def typed(self, name: bytes) -> TypedValues | None:
+        """How values of a stream are written by its schema; None: it has none so far. A schema that
+        it has by the commit writes them there."""
+        if name not in self._typed:
+            self._typed[name] = None
+            with suppress(Error):  # what cannot be looked up now, the commit says better
+                self._typed[name] = Stream(self.opened, name)._looked_up()
+        return self._typed[name]
 
     def check_open(self) -> None:
         """UsageError if the transaction is over."""
@@ -178,14 +189,26 @@ class Steps(Generic[T]):
     def _through_pipeline(self) -> None:
         """Plain adds and acks become steps like others."""
         encoding = self.opened.encoding
-        for (name, entry, options), pending in zip(self._entries, self._added, strict=True):
+        # Written first: what a schema refuses leaves all as it was.
+        rows = [self._written(name, entry) for name, entry, _ in self._entries]
+        given = zip(self._entries, rows, self._added, strict=True)
+        for (name, entry, options), row, pending in given:
             if isinstance(entry, tuple):
                 self._take_acks([(name, entry)], pending)
                 continue
-            request = _asked(name, entry, encoding, options)
+            schema_at = self._schema_at(name)
+            request = _asked(name, row, encoding, options)._replace(schema_at=schema_at)
             self._taken.append((partial(add.add_first, request=request), pending))
             self._frees = False
         self._entries, self._added = [], []
+
+    def _schema_at(self, name: bytes) -> int:
+        typed = self.typed(name)
+        return 0 if typed is None else typed.schema_at
+
+    def _written(self, name: bytes, entry: dict[Any, Any] | tuple[Any, ...]) -> Any:
+        typed = None if isinstance(entry, tuple) else self.typed(name)
+        return entry if typed is None else typed.row(entry)
 
     def _beside_pipeline(self) -> bool:
         """Commit plain adds and acks in the lane; False: nothing has happened."""
@@ -263,9 +286,7 @@ def _count_of(count: int, _: object) -> int:
     return count
 
 
-def _asked(
-    name: bytes, entry: dict[Any, Any], encoding: str | None, options: Options | None
-) -> add.Add:
+def _asked(name: bytes, entry: Row, encoding: str | None, options: Options | None) -> add.Add:
     """What the engine is asked for by a plain add."""
     ids: add.AutoID | StreamID = add.AUTO
     rule = None
@@ -324,9 +345,9 @@ class TransactionStream(Generic[T]):
         """The stream, whose calls become steps."""
         return Stream(cast(Any, Recording(self._steps)), self._name)
 
-    def _coded(self, fields: Any) -> Any:
-        """The fields of an add, encoded if there is a codec."""
-        return fields if self._values is None else self._values.row(fields)
+    def _writing(self) -> Values | TypedValues | None:
+        """How values are written: by a codec, or the stream's schema."""
+        return self._steps.typed(self._name) if self._values is None else self._values
 
     def _keep(self, *, create: bool) -> None:
         """Have the codec kept with the stream, before what was encoded with it is added."""
@@ -362,9 +383,10 @@ class TransactionStream(Generic[T]):
             plain = self._steps.add_plain(self._name, fields, bare)
             if plain is not None:
                 return plain
-        encoding = self._steps.opened.encoding
-        row = self._coded(fields)
-        step, _ = arguments.one(self._name, row, id, encoding, create, options)
+        encoding, values = self._steps.opened.encoding, self._writing()
+        row = fields if values is None else values.row(fields)
+        schema_at = 0 if values is None else values.schema_at
+        step, _ = arguments.one(self._name, row, id, encoding, create, options, schema_at)
         self._steps.ask_for(options.get("sync"))
         self._keep(create=create)
         return self._steps.take(step, _first)
@@ -378,8 +400,8 @@ class TransactionStream(Generic[T]):
     ) -> Pending[IDRuns]:
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
         arguments.check_names(options, RowOptions, "add_many")
-        terms = arguments.terms(create, options)
-        encoding, values = self._steps.opened.encoding, self._values
+        encoding, values = self._steps.opened.encoding, self._writing()
+        terms = arguments.terms(create, options, 0 if values is None else values.schema_at)
         made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
         steps = list(arguments.steps(self._name, rows, BATCH_ROWS, made, encoding, options))
 
@@ -407,7 +429,8 @@ class TransactionStream(Generic[T]):
         self, fields: Row, *, create: bool = True, **options: Unpack[ScheduleOptions]
     ) -> Pending[Any]:
         """Keep an entry until its time; ``after`` counts from the commit. The result: its key."""
-        row = self._coded(fields)
+        values = self._writing()
+        row = fields if values is None else values.row(fields)
         step = scheduling.step(self._name, row, self._steps.opened, create, options)
         self._steps.ask_for(options.get("sync"))
         self._keep(create=create)

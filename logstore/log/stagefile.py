@@ -121,7 +121,6 @@ class StageWriter:
         """Nothing is made yet."""
         self._fs = fs
         self._store = store
-        self._stage = stage
         self._name = f"{stage.id}.{pinfile.new_id()}{pinfile.STAGED}"
         self._file: File | None = None
         self._offset = 0

@@ -241,8 +241,8 @@ def test_a_write_has_the_one_text_of_each_value(spark: Any, path: Path) -> None:
             "SELECT if(id = 25000, 'warm', string(id)) AS temp FROM range(0, 30000, 1, 1)",
             "row 25000: column 'temp' is double: b'warm' is no number; give it a value such as",
         ),
-        ("SELECT 'x' AS store", "row 0: column 'temp' is missing"),
-        ("SELECT 1 AS temp, 2 AS hum", "row 0: there is no column 'hum', only 'temp', 'store'"),
+        ("SELECT 'x' AS store", "column 'temp' is missing"),
+        ("SELECT 1 AS temp, 2 AS hum", "there is no column 'hum', only 'temp', 'store'"),
     ],
 )
 def test_a_value_that_does_not_fit_fails_the_task(

@@ -27,11 +27,9 @@ import pyarrow.compute as pc
 from pyarrow import ipc, parquet
 
 from logstore.errors import OptionError, UsageError
-from logstore.scan import conversion, intake
+from logstore.scan import column_texts, conversion, intake
 from logstore.scan.intake import is_plain
-from logstore.tools.wording import text_or_base64
 
-NO_TEXT = "<value out of range"
 ARROW_FILE, ARROW_FILE_HEAD_BYTES = b"ARROW1", 8  # first and last bytes; size with padding
 
 
@@ -170,7 +168,11 @@ def _plain_column(column: Any, field: Any, row: int) -> Any:
     texts: list[str | None] = []
     try:
         if not pa.types.is_nested(column.type):
-            return _times(column) if pa.types.is_time(column.type) else column.cast(field.type)
+            return (
+                column_texts.times(column)
+                if pa.types.is_time(column.type)
+                else column.cast(field.type)
+            )
         for each in column:
             texts.append(_json(each))  # noqa: PERF401  (how many there are names the row)
         return pa.array(texts, pa.string())
@@ -179,59 +181,11 @@ def _plain_column(column: Any, field: Any, row: int) -> Any:
         raise UsageError(f"row {row + at}: column {field.name!r}: {error}") from error
 
 
-def _times(column: Any) -> Any:
-    """Times of day as text; OutOfRange for a value that Arrow shows as out of range."""
-    found = column.cast(pa.string())
-    odd = pc.index(pc.starts_with(found, NO_TEXT), True).as_py()
-    if odd >= 0:
-        raise conversion.OutOfRange(odd, "a time is out of its range")
-    return found
-
-
 def _json(scalar: Any) -> str | None:
-    # Arrow casts nothing nested to text, and its Python values have no units of time:
-    # test_values_of_each_arrow_type_as_text.
     if not scalar.is_valid:
         return None
-    return json.dumps(_value(scalar), ensure_ascii=False, separators=(",", ":"))
-
-
-def _value(scalar: Any) -> Any:
-    """A value of Arrow for JSON."""
-    kind = scalar.type
-    if not scalar.is_valid:
-        return None
-    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_union(kind):
-        return _value(scalar.value)
-    if pa.types.is_dictionary(kind):
-        return _value(scalar.dictionary[scalar.index.as_py()])
-    if not pa.types.is_nested(kind):
-        return _leaf(scalar)
-    if pa.types.is_struct(kind):
-        names = [field.name for field in kind]
-        return {name: _value(scalar[at]) for at, name in enumerate(names)}
-    if pa.types.is_map(kind):
-        pairs = [(each[0], each[1]) for each in scalar.values]  # they may have other names
-        return {_key(_value(name)): _value(each) for name, each in pairs}
-    return [_value(each) for each in scalar.values]
-
-
-def _leaf(scalar: Any) -> Any:
-    """A value that is not nested, for JSON."""
-    kind = scalar.type
-    if conversion.is_time(kind) or pa.types.is_time(kind):
-        column = pa.repeat(scalar, 1)
-        return (conversion.time_text if conversion.is_time(kind) else _times)(column)[0].as_py()
-    value = scalar.as_py()
-    if isinstance(value, bytes):
-        return text_or_base64(value)
-    if isinstance(value, float) and value - value != 0:
-        return str(value)  # JSON has no NaN, and no infinity
-    return value if isinstance(value, str | int | float) else str(value)
-
-
-def _key(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    value = column_texts.nested_value(scalar)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 # -- INT96 ----------------------------------------------------------------------------------------

@@ -116,7 +116,9 @@ def _typed(txn: WriteTxn, record: StreamRecord, request: Add) -> Add:
     if schema is None:  # what was written by a schema is text as any other
         return request
     batch = written(schema, request.batch, request.first, request.end)
-    return request._replace(batch=batch, first=0, end=len(batch), schema_at=record.schema_at)
+    if batch is None:
+        return request
+    return request._replace(batch=batch, first=0, end=len(batch))
 
 
 def add_first(txn: WriteTxn, request: Add) -> StreamID:
