@@ -116,7 +116,7 @@ class LogstoreSource(DataSource):
         from logstore.spark_io import publishing
 
         stage = publishing.begin(parsed, overwrite=overwrite)
-        return sink.BatchSink(parsed, stage, overwrite=overwrite)
+        return sink.BatchSink(parsed, stage, sink.renamed(schema), overwrite=overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
         """The streaming sink."""
@@ -128,7 +128,8 @@ class LogstoreSource(DataSource):
 
         if not sink.HAS_STREAM_SINK:
             raise _needs_spark("4.1", "writing")
-        return sink.StreamSink(parsed, publishing.begin(parsed, overwrite=False))
+        stage = publishing.begin(parsed, overwrite=False)
+        return sink.StreamSink(parsed, stage, sink.renamed(schema))
 
 
 def _needs_spark(version: str, doing: str) -> OptionError:

@@ -38,8 +38,10 @@ from logstore.ids import (
     until_id,
 )
 from logstore.log import file_names, pinfile, storefile
+from logstore.log.pinfile import Pin
 from logstore.log.shipped import is_shipped
 from logstore.options import StoreLimits
+from logstore.scan.intake import StreamTyping
 from logstore.schema.stream_schema import folded
 from logstore.spark_io import store_paths
 from logstore.store_path import path_of
@@ -644,6 +646,13 @@ class SinkOptions(NamedTuple):
     producer: str
     checkpoint: str
     create: bool  # make the store if it is not there
+
+
+class WriteStage(NamedTuple):
+    """Where the tasks of a write put their nodes, and the schemas of streams that have one."""
+
+    pin: Pin
+    typed: dict[bytes, StreamTyping]
 
 
 def parse_write(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:

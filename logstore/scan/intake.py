@@ -12,7 +12,7 @@ refused. Memory holds a batch, and what was packed and not taken yet. Needs no i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from logstore.codec import ID, codec
@@ -59,6 +59,7 @@ def layout(
     streams: bool,
     typed: Schema | None = None,
     id_alone: str = "",
+    renamed: Mapping[str, str] | None = None,
 ) -> Layout:
     """What each column of an Arrow schema is for; OptionError names a column that cannot be
     written.
@@ -66,7 +67,7 @@ def layout(
     ``id_column`` names the column of the ID; ``*``: there is none. ``streams``: a column names the
     stream of each row. ``typed``: the schema of the stream; SchemaError names a column that it has
     not, or that is missing. ``id_alone`` names the column of the ID where every other one is a
-    field, whatever it is called.
+    field, whatever it is called. ``renamed``: the fields of columns that have another name.
     """
     names = [name.lower() for name in schema.names]
     for name in names:
@@ -79,8 +80,9 @@ def layout(
     used = {at[name] for name in STANDARD}
     if id_column == GIVEN or id_alone:
         used = {at[name] for name in ("stream", "fields", "pairs")}
+    fields_of: Mapping[Any, str] = renamed or {}
     plain = tuple(
-        (place, name.encode())
+        (place, str(fields_of.get(name, name)).encode())
         for place, name in enumerate(schema.names)
         if place not in used and place not in (id, seq)
     )
@@ -359,34 +361,78 @@ class _PackedNodes:
             self.lp = None
 
 
-# The stream, whether the IDs are the rows' own, the nodes, how many entries, first and last ID.
-Take = Callable[[bytes, bool, bytearray, int, ID, ID], None]
+class StreamTyping(NamedTuple):
+    """The schema of a stream, as text, and the position of its frame."""
+
+    text: str
+    schema_at: int
+
+    @property
+    def schema(self) -> Schema:
+        """The schema."""
+        # here: whoever has no schemas does not load the types of columns
+        from logstore.engine.streams.typed_rows import parsed
+
+        return parsed(self.text)
+
+
+# The stream, whether the IDs are the rows' own, the nodes, how many entries, first and last ID, and
+# the position of the schema by which the values were written.
+Take = Callable[[bytes, bool, bytearray, int, ID, ID, int], None]
 
 
 class Packer:
-    """Packs batches to nodes, stream by stream, and hands them to ``take``, many at a time."""
+    """Packs batches to nodes, stream by stream, and hands them to ``take``, many at a time.
+    ``typed``: the streams that have a schema."""
 
-    def __init__(self, wanted: Layout, stream: bytes, limits: StoreLimits, take: Take) -> None:
+    def __init__(
+        self,
+        wanted: Layout,
+        stream: bytes,
+        limits: StoreLimits,
+        take: Take,
+        typed: Mapping[bytes, StreamTyping],
+    ) -> None:
         self._wanted = wanted
         self._stream = stream
         self._limits = limits
         self._take = take
+        self._typed = typed
+        self._row = 0  # the number of the first row of a batch, for errors
         self._growing: dict[bytes, _PackedNodes] = {}
         self._held = 0
 
     def add(self, batch: Any) -> None:
-        """Pack a batch; IDOrderError, InvalidIDError, InvalidEntryError, EntryTypeError."""
+        """Pack a batch; IDOrderError, InvalidIDError, InvalidEntryError, EntryTypeError,
+        SchemaError."""
         if not batch.num_rows:
             return
         ids: list[ID] = []
         if self._wanted.id_kind:
-            ms, seq = row_ids(batch, self._wanted)
+            ms, seq = row_ids(batch, self._wanted, self._row)
             ids = list(zip(ms, seq if seq is not None else [-1] * len(ms), strict=True))
-        rows = ready_rows(batch, self._wanted)
+        rows = ready_rows(batch, self._wanted, self._row)
         for name, first, end in self._runs(batch):
-            self._pack(name, rows, first, end, ids[first:end])
+            typed = self._written(name, rows, first, end)
+            if typed is None:
+                self._pack(name, rows, first, end, ids[first:end])
+            else:
+                self._pack(name, typed, 0, end - first, ids[first:end])
+        self._row += batch.num_rows
         if self._held > HELD_BYTES:
             self.finish()
+
+    def _written(self, name: bytes, rows: Any, first: int, end: int) -> Any:
+        """Rows with the one text of each value; None: they have that. SchemaError."""
+        typing = self._typed.get(name)
+        if typing is None or self._wanted.typed is not None:
+            return None
+        from logstore.engine.streams.typed_rows import written
+
+        try:
+            return written(typing.schema, rows, first, end, self._row + first)
+        except SchemaError as error:
+            raise SchemaError(error.message, stream=name) from None
 
     def _runs(self, batch: Any) -> Iterator[tuple[bytes, int, int]]:
         """The stream, the first row and the end of each run of rows of one stream."""
@@ -399,7 +445,9 @@ class Packer:
             if at == len(names) or names[at] != names[first]:
                 name = names[first]
                 if not name:
-                    raise InvalidEntryError(f"row {first}: the name of the stream is missing")
+                    raise InvalidEntryError(
+                        f"row {self._row + first}: the name of the stream is missing"
+                    )
                 yield name if isinstance(name, bytes) else name.encode(), first, at
                 first = at
 
@@ -436,7 +484,9 @@ class Packer:
     def _hand(self, name: bytes, to: _PackedNodes) -> None:
         to.close()
         if to.rows:
-            self._take(name, bool(self._wanted.id_kind), to.data, to.rows, to.first, to.last)
+            own_ids, typing = bool(self._wanted.id_kind), self._typed.get(name)
+            schema_at = 0 if typing is None else typing.schema_at
+            self._take(name, own_ids, to.data, to.rows, to.first, to.last, schema_at)
             self._held -= len(to.data)
         to.data, to.rows = bytearray(), 0
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.errors import OptionError
+from logstore.errors import OptionError, SchemaError
+from logstore.redis import Redis
 from tests.spark.tables import source_of
 
 STANDARD = ["stream", "id", "ms", "seq", "ts", "fields", "id_key", "pairs"]
@@ -174,3 +175,161 @@ def test_a_streaming_query_has_the_columns_of_its_start(
         ("5-0", 40.0, "Pau"),
         ("6-0", 50.5, None),
     ]
+
+
+# -- writing ----------------------------------------------------------------------------------
+def stored(path: Path, name: str) -> list[tuple[str, list[tuple[bytes, bytes]]]]:
+    """What the entries of a stream have, as other clients see it."""
+    with Redis(path) as client:
+        return [(id.decode(), list(fields.items())) for id, fields in client.xrange(name)]
+
+
+def write(frame: Any, path: Path, mode: str = "append", **options: Any) -> None:
+    frame.write.format("logstore").mode(mode).options(path=str(path), **options).save()
+
+
+def test_a_write_has_the_one_text_of_each_value(spark: Any, path: Path) -> None:
+    """By option and by a column that names the stream; what is read can be written as it is."""
+    frame = spark.sql(
+        "SELECT '2-0' AS id, true AS b, '-21' AS i, 5.0D AS l, '2.150e1' AS d, 21.5BD AS n, "
+        "'text' AS s, X'FF00' AS raw, date'2026-11-26' AS day, timestamp'2026-11-26 12:00:00' AS "
+        f"at, '12:30' AS clock, upper('{WHO}') AS who, '{{ \"room\": \"a\" }}' AS tags, "
+        "'high' AS level"
+    )
+    write(frame, path, stream="every")
+    (_, first), (id, second) = stored(path, "every")
+    assert (id, dict(second)) == (
+        "2-0",
+        {k: v for k, v in first if k not in {b"l", b"id"}} | {b"l": b"5", b"level": b"high"},
+    )
+    frame = load(spark, path, stream="every").orderBy("id_key")
+    assert frame.count() == 2
+    for name in ("copy", "typed copy"):
+        if name != "copy":
+            with logstore.open(path) as store:
+                store.stream(name).configure(schema=EVERY)
+        write(frame, path, stream=name)
+        assert stored(path, name) == stored(path, "every")
+    changed = frame.limit(1).selectExpr("'9-0' AS id", "pairs", "d + 1 AS d", "raw", "id_2 AS id_3")
+    write(changed, path, stream="copy")
+    assert stored(path, "copy")[-1] == (
+        "9-0",
+        [(k, b"22.5" if k == b"d" else v) for k, v in first] + [(b"id_3", b"7")],
+    )
+    rows = spark.sql(
+        "SELECT * FROM VALUES ('sensor:1', '1e1'), ('plain', '1e1'), ('sensor:2', '0.50') "
+        "AS v(stream, temp)"
+    )
+    write(rows.coalesce(1), path)
+    assert [stored(path, name)[-1][1] for name in ("sensor:1", "plain", "sensor:2")] == [
+        [(b"temp", b"10")], [(b"temp", b"1e1")], [(b"temp", b"0.5")],
+    ]  # fmt: skip
+    write(rows.where("temp = '1e1'").drop("stream").limit(1), path, "overwrite", stream="sensor:1")
+    assert [pairs for _, pairs in stored(path, "sensor:1")] == [[(b"temp", b"10")]]
+    write(rows.where("false"), path, "overwrite", stream="sensor:2")
+    with logstore.open(path) as store:
+        kept = [str(store.stream(f"sensor:{n}").schema) for n in (1, 2)]
+        assert kept == ["temp double, store string?"] * 2
+        assert len(store["sensor:2"]) == 0
+        store["sensor:2"].add({"temp": 1.5})
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (
+            "SELECT if(id = 25000, 'warm', string(id)) AS temp FROM range(0, 30000, 1, 1)",
+            "row 25000: column 'temp' is double: b'warm' is no number; give it a value such as",
+        ),
+        ("SELECT 'x' AS store", "column 'temp' is missing"),
+        ("SELECT 1 AS temp, 2 AS hum", "there is no column 'hum', only 'temp', 'store'"),
+    ],
+)
+def test_a_value_that_does_not_fit_fails_the_task(
+    spark: Any, path: Path, query: str, words: str
+) -> None:
+    before = stored(path, "sensor:1")
+    with pytest.raises(Exception, match="SchemaError") as raised:
+        write(spark.sql(query), path, stream="sensor:1")
+    assert words in str(raised.value)
+    assert "(stream 'sensor:1')" in str(raised.value)
+    assert stored(path, "sensor:1") == before
+    assert list((path / "pins").iterdir()) == []
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_schema_that_changes_behind_a_task_refuses_the_job(path: Path, overwrite: bool) -> None:
+    """Set, made wider, dropped: the job is run again, and has the schema of then."""
+    pa = pytest.importorskip("pyarrow")
+    from logstore.spark_io import publishing, spark_options
+    from logstore.spark_io.sink import BatchSink
+
+    options = spark_options.parse_write({"path": str(path), "stream": "s"}, streaming=False)
+
+    def begun() -> tuple[BatchSink, Any]:
+        stage = publishing.begin(options, overwrite=overwrite)
+        sink = BatchSink(options, stage, overwrite=overwrite)
+        return sink, sink.write(iter([pa.record_batch({"temp": ["1e1"]})]))
+
+    with logstore.open(path) as store:
+        store["s"].add({"temp": "1"})
+    for schema, text in (("temp double", b"10"), ("temp double?", b"10"), (None, b"1e1")):
+        sink, message = begun()
+        before = stored(path, "s")
+        with logstore.open(path) as store:
+            store.stream("s").configure(schema=schema)
+        with pytest.raises(SchemaError, match="Run the job again"):
+            sink.commit([message])
+        sink.abort([message])
+        assert stored(path, "s") == before
+        sink, message = begun()
+        sink.commit([message])
+        assert stored(path, "s")[-1][1] == [(b"temp", text)]
+        with logstore.open(path) as store:
+            kept = store.stream("s").schema
+            assert (None if kept is None else str(kept)) == schema
+    assert list((path / "pins").iterdir()) == []
+
+
+def test_a_schema_that_is_set_while_a_query_writes(spark: Any, path: Path, tmp_path: Path) -> None:
+    """The next batch is written by it, and one that does not fit ends the query, unwritten."""
+    rows, checkpoint = tmp_path / "rows", tmp_path / "checkpoint"
+    rows.mkdir()
+
+    def given(name: str, text: str) -> None:
+        aside = tmp_path / name
+        aside.write_text(f"{text}\n")
+        aside.rename(rows / name)
+
+    def started() -> Any:
+        frame = spark.readStream.schema("value string").text(str(rows))
+        writer = frame.withColumnRenamed("value", "temp").writeStream.format("logstore")
+        writer = writer.options(path=str(path), stream="live", producer="p")
+        return writer.option("checkpointLocation", str(checkpoint)).start()
+
+    def values() -> list[bytes]:
+        return [pairs[0][1] for _, pairs in stored(path, "live")]
+
+    query = started()
+    try:
+        given("0", "1e1")
+        query.processAllAvailable()
+        with logstore.open(path) as store:
+            store.stream("live").configure(schema="temp double")
+        given("1", "1e1")
+        query.processAllAvailable()
+        assert values() == [b"1e1", b"10"]
+        given("2", "warm")
+        with pytest.raises(Exception, match="column 'temp' is double: b'warm' is no number"):
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert values() == [b"1e1", b"10"]
+    with logstore.open(path) as store:
+        store.stream("live").configure(schema="temp string")
+    query = started()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert values() == [b"1e1", b"10", b"warm"]

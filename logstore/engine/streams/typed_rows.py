@@ -62,17 +62,20 @@ def schema_of(index: Index, record: StreamRecord) -> Schema | None:
     return parsed(text)
 
 
-def written(schema: Schema, batch: RowBatch, first: int, end: int) -> RowBatch | None:
+def written(
+    schema: Schema, batch: RowBatch, first: int, end: int, number: int | None = None
+) -> RowBatch | None:
     """Rows ``first`` to ``end`` (exclusive), with the one text of each value; None: they have that.
-    SchemaError."""
+    SchemaError names the row; ``number`` is that of the first one, for who counts from elsewhere.
+    """
     writer = row_writer(schema)
     rows: dict[int, list[tuple[bytes, Any]]] = {}
     for at in range(first, end):
         try:
             row = writer.rewritten(batch.flat(at))
         except SchemaError as error:
-            if end - first > 1:
-                error = SchemaError(f"row {at - first}: {error.message}")
+            if number is not None or end - first > 1:
+                error = SchemaError(f"row {(number or 0) + at - first}: {error.message}")
             raise error from None
         if row is not None:
             rows[at] = row
