@@ -188,6 +188,17 @@ def test_no_more_is_told_than_is_given_back_where_nodes_are_small(
     assert given / 2 < told <= given
 
 
+def test_a_node_whose_last_entry_is_left_is_not_counted_whole(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, node_max_entries=4) as store:
+        store.stream("s").add_many({"n": n, "pad": "x" * 900} for n in range(4))
+        roll(store)
+        store.stream("s").trim(max_entries=1, approximate=False)
+        assert 3 * 900 < store.info().deleted_bytes < 3.5 * 900
+        store.stream("s").trim(max_entries=0, approximate=False)
+        assert 4 * 900 < store.info().deleted_bytes < 4.5 * 900
+
+
 def test_deleted_bytes_of_single_adds_are_those_of_their_frames(tmp_path: Path) -> None:
     """Of nodes that are gone, and of one of which a part is."""
     path = tmp_path / "store"
