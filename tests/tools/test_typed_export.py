@@ -18,7 +18,7 @@ import logstore
 from logstore.schema import column_types
 from logstore.schema.column_types import ColumnType
 from logstore.schema.stream_schema import Column, Schema
-from tests.schema.test_column_types import VALUES
+from tests.schema.drawn_values import VALUES
 from tests.tools.commands import invoke, ok, pairs
 from tests.tools.tables import parquet
 
