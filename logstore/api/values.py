@@ -205,7 +205,6 @@ class _Reading:
 class Values(_Reading):
     """How the values of one stream are written and read: its codec, and the store's encoding."""
 
-    schema_at = 0  # of no schema
     __slots__ = (
         "_decode",
         "_encoders",
