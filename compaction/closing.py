@@ -40,7 +40,8 @@ def run(engine: Engine, committer: Committer) -> CompactionReport | None:
     """Compact if that gives enough back; the report, or None if nothing was done."""
     if not _enough_is_dead(engine) or _others_have_it(engine):
         return None
-    if usage.log_bytes(engine, SEGMENT_SHARE) < DEAD_MIN_BYTES + _checkpoint_bytes(engine):
+    back = usage.log_use(engine, SEGMENT_SHARE).reclaimable_bytes
+    if back < DEAD_MIN_BYTES + _checkpoint_bytes(engine):
         return None
     report = CompactionReport()
     try:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.compaction.measure import locators
+from logstore.compaction.measure import gone_bytes, locators
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
@@ -44,10 +44,8 @@ def tombstoned_bytes(engine: Engine, pause: Pause = no_pause) -> dict[int, int]:
     for page in locators(engine, NODES_A_SNAPSHOT):
         for locator in page:
             if locator.vector:
-                gone = locator.entries - locator.live
                 number = fmt.segment_of(locator.position)
-                size = locator.payload_bytes * gone // max(1, locator.entries)
-                found[number] = found.get(number, 0) + size
+                found[number] = found.get(number, 0) + gone_bytes(locator)
         pause(0)
     return found
 

@@ -84,6 +84,12 @@ def _page(view: Snapshot, after: bytes, most: int) -> tuple[list[Locator], bytes
     return page, None
 
 
+def gone_bytes(locator: Locator) -> int:
+    """Bytes of a sealed node that are of deleted entries, by their share of its entries."""
+    gone = locator.entries - locator.live
+    return locator.payload_bytes * gone // max(1, locator.entries)
+
+
 def empty(engine: Engine) -> set[int]:
     """Sealed segments in which no node lives now: what was moved out of, and short-lived ones."""
     rows, active = rows_and_active(engine)

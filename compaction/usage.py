@@ -1,9 +1,11 @@
 """What takes the space of a store, and how much of it a compaction would give back.
 
-``logstore du`` and ``map``, and the web view, show it by segment and by stream. Of a segment's
-bytes, *live* are entries that are there, of sealed nodes and of open ones; *tombstoned* are deleted
-entries inside nodes that live; *dead* is all else: what was written anew elsewhere, what was
-trimmed, frames of groups and of settings, heads.
+This is the one place that tells it: to ``info``, metrics, ``top`` and the web view in all
+(`log_use`), to ``du`` and ``map``, and the web view, by segment and by stream (`usage`). Both give
+the same sums. Of a segment's bytes, *live* are entries that are there, of sealed nodes and of open
+ones; *tombstoned* are deleted entries inside nodes that live; *dead* is all else: what was written
+anew elsewhere, what was trimmed, frames of groups and of settings, heads of frames. A stream's live
+and tombstoned bytes are those of its nodes, as ``Stream.info`` has them.
 
 What ``compact()`` would give back is computed with its threshold, or another one: the active
 segment is sealed; segments that are mostly dead are emptied and removed with their hints; what
@@ -12,8 +14,9 @@ small nodes saves, pins that hold segments back for a while, the index, and chec
 
 Invariants: read in short snapshots, nothing is changed; live, tombstoned and dead add up to the
 size of the file. Deleted entries of a node are counted by their share of its entries. An open node
-counts where it begins, as far as that segment has room. Nodes without tombstones are not decoded:
-the rows of their segments count them.
+counts in the segment in which it begins, and as far as that has no room in the next ones. Nodes
+without tombstones are not decoded: the rows of their segments count them. Streams that expired are
+dead, as they are gone for everybody.
 """
 
 from __future__ import annotations
@@ -22,18 +25,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from typing import TypeAlias
 
 from logstore import format as fmt
 from logstore import fsinfo
 from logstore.compaction import measure
-from logstore.compaction.measure import rows_and_active, size_bytes
+from logstore.compaction.measure import gone_bytes, rows_and_active, size_bytes
 from logstore.compaction.node_choice import NodeChooser
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
-from logstore.index.keys import Locator
+from logstore.index.keys import Locator, OpenNode, SegmentRow, StreamRecord
 from logstore.log import file_names, segment
 from logstore.log.pinfile import Pin
 
@@ -47,70 +51,164 @@ _MOVED_BYTES = (
 )
 
 
-def log_bytes(
-    engine: Engine, threshold: float = THRESHOLD, opens: dict[int, int] | None = None
-) -> int:
-    """By how many bytes ``compact()`` would make the files of the log smaller; never below 0.
+@dataclass(slots=True)
+class OpenUse:
+    """What a walk over the records of streams finds: bytes of open nodes, and what expired."""
 
-    ``opens``: bytes of all open nodes, written anew, by the segment in which they begin, if the
-    caller has looked at them anyway.
+    anew: dict[int, int] = field(default_factory=dict)  # written anew, by the segment they begin in
+    live_bytes: int = 0
+    tombstoned_bytes: int = 0
+    expired: set[int] = field(default_factory=set)  # numbers of streams that nobody sees
+    expired_bytes: int = 0  # of their sealed nodes
+
+    def count(self, record: StreamRecord, node: OpenNode | None, now_ms: int) -> int:
+        """Count a stream in; the bytes of its open node."""
+        expired = 0 < record.expires_ms <= now_ms
+        if expired:
+            self.expired.add(record.number)
+            self.expired_bytes += record.node_bytes
+        if node is None or not record.open_version:
+            return 0
+        live, gone = open_parts(node)
+        number, anew = fmt.segment_of(record.open_version), _anew_bytes(live + gone)
+        self.anew[number] = self.anew.get(number, 0) + anew
+        if not expired:
+            self.live_bytes += live
+            self.tombstoned_bytes += gone
+        return live + gone
+
+    def merge(self, other: OpenUse) -> None:
+        """Count what another page has."""
+        for number, size in other.anew.items():
+            self.anew[number] = self.anew.get(number, 0) + size
+        self.live_bytes += other.live_bytes
+        self.tombstoned_bytes += other.tombstoned_bytes
+        self.expired |= other.expired
+        self.expired_bytes += other.expired_bytes
+
+
+@dataclass(slots=True)
+class LogUse:
+    """The log in all."""
+
+    sizes: dict[int, int]  # bytes of each segment
+    live_bytes: int
+    tombstoned_bytes: int
+    reclaimable_bytes: int  # by how much ``compact()`` would make the files of the log smaller
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(self.sizes.values())
+
+    @property
+    def dead_bytes(self) -> int:
+        """Bytes that are neither live nor tombstoned."""
+        return max(0, self.log_bytes - self.live_bytes - self.tombstoned_bytes)
+
+
+def log_use(engine: Engine, threshold: float = THRESHOLD, opens: OpenUse | None = None) -> LogUse:
+    """The log in all: at the cost of a look at each stream's record and at nodes with tombstones.
+
+    ``opens``: what the records of all streams say, if the caller has walked over them anyway.
     """
+    if opens is None:
+        opens = _opens(engine)
     rows, active = rows_and_active(engine)
-    # Of each segment the nodes that stay if it does: in bytes with their frames, and as they would
-    # be written anew. First all of its nodes, as if nothing had been deleted in them.
-    staying = {number: row.live_bytes + _HEAD * row.live_nodes for number, row in rows.items()}
-    stay_anew = {
-        number: row.live_bytes + (_HEAD + _MOVED_BYTES) * row.live_nodes
-        for number, row in rows.items()
-    }
-    chooser = NodeChooser(set(), threshold)
-    written = 0
-    for locator in _with_tombstones(engine):
-        live, number = locator.live, fmt.segment_of(locator.position)
-        anew = _HEAD + _MOVED_BYTES + locator.payload_bytes * live // max(1, locator.entries)
-        anew = anew if live else 0
-        stay_anew[number] = stay_anew.get(number, 0) - locator.payload_bytes - _HEAD - _MOVED_BYTES
-        if chooser.must(locator):
-            staying[number] = staying.get(number, 0) - locator.payload_bytes - _HEAD
-            written += anew
+    sizes = {number: size_bytes(engine, number) for number in rows}
+    live = sum(row.live_bytes for row in rows.values()) - opens.expired_bytes + opens.live_bytes
+    tombstoned = 0
+    stays = _Stays.of(rows, threshold)
+    for stream, locator in _with_tombstones(engine):
+        stays.count(locator)
+        if stream not in opens.expired and fmt.segment_of(locator.position) in rows:
+            tombstoned += gone_bytes(locator)
+    back = _given_back(engine, sizes, active, stays, opens.anew)
+    return LogUse(sizes, max(0, live - tombstoned), tombstoned + opens.tombstoned_bytes, back)
+
+
+@dataclass(slots=True)
+class _Stays:
+    """Bytes of nodes that stay if their segment does: with their frames, and as they would be
+    written anew. First all nodes, as if nothing had been deleted in them."""
+
+    threshold: float
+    chooser: NodeChooser
+    staying: dict[int, int]
+    anew: dict[int, int]
+    written: int = 0  # of nodes that are written anew wherever they are
+
+    @classmethod
+    def of(cls, rows: dict[int, SegmentRow], threshold: float) -> _Stays:
+        """What the counters of segments say."""
+        moved = _HEAD + _MOVED_BYTES
+        return cls(
+            threshold,
+            NodeChooser(set(), threshold),
+            {number: row.live_bytes + _HEAD * row.live_nodes for number, row in rows.items()},
+            {number: row.live_bytes + moved * row.live_nodes for number, row in rows.items()},
+        )
+
+    def count(self, locator: Locator) -> None:
+        """A node with tombstones."""
+        number, size = fmt.segment_of(locator.position), locator.payload_bytes
+        anew = 0
+        if locator.live:
+            left = size * locator.live // max(1, locator.entries)
+            anew = _HEAD + _MOVED_BYTES + left
+        self.anew[number] = self.anew.get(number, 0) - size - _HEAD - _MOVED_BYTES
+        if self.chooser.must(locator):
+            self.staying[number] = self.staying.get(number, 0) - size - _HEAD
+            self.written += anew
         else:
-            stay_anew[number] += anew
+            self.anew[number] += anew
+
+
+def _given_back(
+    engine: Engine, sizes: dict[int, int], active: int, stays: _Stays, opens: dict[int, int]
+) -> int:
+    """By how many bytes the files of the log would become smaller; never below 0."""
     freed = victims = 0
-    for number in rows:
-        size = size_bytes(engine, number)
+    written = stays.written
+    for number, size in sizes.items():
         body = size - fmt.SEGMENT_HEAD_BYTES
         if number == active and body <= 0:
             continue  # an empty one is not sealed
-        if staying[number] < (1 - threshold) * max(1, body):
+        if stays.staying[number] < (1 - stays.threshold) * max(1, body):
             freed += size + _hint_bytes(engine, number)
-            written += stay_anew[number]
+            written += stays.anew[number]
             victims = max(victims, number)
     if not victims:
         return 0
-    if active in rows:
+    if active in sizes:
         freed -= fmt.SEGMENT_HEAD_BYTES  # of the segment behind the one that is sealed
     if written:
         written += fmt.SEGMENT_HEAD_BYTES + fmt.HINT_HEAD.size
-    if opens is None:
-        opens = _opens(engine)
     # Open nodes are written anew if they begin in a victim, or before one.
     moved = sum(size for number, size in opens.items() if number <= victims)
     return max(0, freed - written - moved)
 
 
-def anew_bytes(open_bytes: int) -> int:
+def open_parts(node: OpenNode) -> tuple[int, int]:
+    """Bytes of an open node: of the entries that are there, and of deleted ones."""
+    size = nodes.open_bytes(node)
+    live, deleted = nodes.open_counts(node)
+    gone = size * deleted // max(1, live + deleted)
+    return size - gone, gone
+
+
+def _anew_bytes(open_bytes: int) -> int:
     """The bytes that an open node of this size takes once it is written anew."""
     return open_bytes + fmt.OPEN_BODY.size + fmt.FRAME_HEAD_BYTES
 
 
-def _with_tombstones(engine: Engine) -> Iterator[Locator]:
-    """The nodes with tombstones. What they hold is counted outside of the snapshots, which may be
-    read more than once."""
+def _with_tombstones(engine: Engine) -> Iterator[tuple[int, Locator]]:
+    """The nodes with tombstones, and their streams. What they hold is counted outside of the
+    snapshots, which may be read more than once."""
     after: bytes | None = b""
     while after is not None:
         page, after = snapshot.read(engine, _tombstoned_page, after)
-        for _, locator in page:
-            yield locator
+        yield from page
 
 
 def _tombstoned_page(
@@ -124,25 +222,22 @@ def _hint_bytes(engine: Engine, number: int) -> int:
     return engine.fs.size_bytes(file_names.hint(engine.path, number))
 
 
-def _opens(engine: Engine) -> dict[int, int]:
-    """Bytes of all open nodes, written anew, by the segment in which they begin."""
-    found: dict[int, int] = {}
-    after = 0
+def _opens(engine: Engine) -> OpenUse:
+    """What the records of all streams say."""
+    found, after = OpenUse(), 0
     while True:
         page, last = snapshot.read(engine, partial(_some_opens, after=after))
-        for number, size in page:
-            found[number] = found.get(number, 0) + size
+        found.merge(page)
         if last == after:
             return found
         after = last
 
 
-def _some_opens(view: Snapshot, after: int) -> tuple[list[tuple[int, int]], int]:
-    found: list[tuple[int, int]] = []
+def _some_opens(view: Snapshot, after: int) -> tuple[OpenUse, int]:
+    found = OpenUse()
     for record, node in islice(view.index.records_with_opens(after), ROWS_A_SNAPSHOT):
         after = record.number
-        if node is not None and record.open_version:
-            found.append((fmt.segment_of(record.open_version), anew_bytes(nodes.open_bytes(node))))
+        found.count(record, node, view.now_ms)
     return found, after
 
 
@@ -230,40 +325,39 @@ def usage(engine: Engine, held: list[Pin] | None = None) -> SpaceUsage:
         for number, row in sorted(rows.items())
     }
     streams: dict[int, StreamUse] = {}
-    opens: list[tuple[int, int, int]] = []
+    opens: list[tuple[StreamUse, int, tuple[int, int]]] = []
     after = 0
     while True:
         some, after = snapshot.read(engine, partial(_records, after=after))
-        for number, use, begins_in, size in some:
+        for number, use, begins_in, parts in some:
             streams[number] = use
-            opens.append((number, begins_in, size))
+            opens.append((use, begins_in, parts))
         if not some:
             break
     _sealed(engine, segments, streams)
-    for number, begins_in, size in opens:
-        found = segments.get(begins_in)
-        if found is not None and size:
-            _add(found, streams[number], min(size, found.dead_bytes), 0)
+    for use, begins_in, parts in opens:
+        _open(segments, use, begins_in, *parts)
     largest = sorted(streams.values(), key=lambda use: (-use.live_bytes, use.name))
     free, whole = fsinfo.space(engine.path)
     return SpaceUsage(list(segments.values()), largest, held, _others(engine), free, whole)
 
 
-def _records(view: Snapshot, after: int) -> tuple[list[tuple[int, StreamUse, int, int]], int]:
-    """Some streams: the number, what is known of its record, where its open node begins, and how
-    many bytes that has."""
+_Records: TypeAlias = list[tuple[int, StreamUse, int, tuple[int, int]]]
+
+
+def _records(view: Snapshot, after: int) -> tuple[_Records, int]:
+    """Some streams: the number, what is known of its record, where its open node begins, and the
+    live and tombstoned bytes of that."""
     some = []
     last = after
-    for record in islice(view.index.records(after), RECORDS_A_SNAPSHOT):
+    for record, node in islice(view.index.records_with_opens(after), RECORDS_A_SNAPSHOT):
         last = record.number
         if 0 < record.expires_ms <= view.now_ms:
             continue  # it is gone for everybody
-        size = 0
-        if record.open_version:
-            node = view.index.open_node(record.number)
-            size = 0 if node is None else nodes.open_bytes(node) + fmt.FRAME_HEAD_BYTES
+        is_open = node is not None and record.open_version
+        parts = open_parts(node) if node is not None and is_open else (0, 0)
         use = StreamUse(record.name, record.length, record.nodes + bool(record.open_version))
-        some.append((record.number, use, fmt.segment_of(record.open_version), size))
+        some.append((record.number, use, fmt.segment_of(record.open_version), parts))
     return some, last
 
 
@@ -273,16 +367,29 @@ def _sealed(engine: Engine, segments: dict[int, SegmentUse], streams: dict[int, 
     after: bytes | None = b""
     while after is not None:
         totals, tombstoned, after = snapshot.read(engine, _page, after)
-        for (stream, number), (count, payload_bytes) in totals.items():
+        for (stream, number), (_, payload_bytes) in totals.items():
             found, use = segments.get(number), streams.get(stream)
             if found is not None and use is not None:  # else it came, or went, meanwhile
-                _add(found, use, payload_bytes + count * fmt.FRAME_HEAD_BYTES, 0)
+                _add(found, use, payload_bytes, 0)
         for stream, locator in tombstoned:
             found, use = segments.get(fmt.segment_of(locator.position)), streams.get(stream)
             if found is not None and use is not None:
-                gone = locator.entries - locator.live
-                size = locator.payload_bytes * gone // max(1, locator.entries)
+                size = gone_bytes(locator)
                 _add(found, use, -size, size)
+
+
+def _open(
+    segments: dict[int, SegmentUse], use: StreamUse, begins_in: int, live: int, gone: int
+) -> None:
+    """Count an open node where it begins, and what has no room there in the next segments: what
+    was appended to it since stands in them."""
+    for found in segments.values():
+        if found.number >= begins_in and live + gone:
+            some = min(live, found.dead_bytes)
+            more = min(gone, found.dead_bytes - some)
+            if some or more:
+                _add(found, use, some, more)
+            live, gone = live - some, gone - more
 
 
 def _page(

@@ -116,6 +116,10 @@ class GroupTxn:
             (group for group in groups if group is not None), key=lambda group: group.name
         )
 
+    def count_of_stream(self, stream: int) -> int:
+        """How many groups a stream has; their records are not read."""
+        return sum(1 for _ in self._rows(keys.stream_prefix(stream)))
+
     def page_of_stream(
         self, stream: int, after: bytes, most: int
     ) -> tuple[list[GroupRecord], bytes | None]:

@@ -7,8 +7,9 @@ a clean close left, if there is one. Every read of a directory first takes in wh
 since. Of a URI only what the index is built of is fetched: hints, the newest checkpoint, the
 segment that was written to; what is read later is read from the URI then.
 
-Invariants of a directory: nothing below it is written, locked or removed; a commit is taken in only
-when it is complete, and, where a living writer publishes in WAKE, only when it was published.
+Invariants of a directory: nothing below it is written or removed, and nothing locked but by a
+backup; a commit is taken in only when it is complete, and, where a living writer publishes in WAKE,
+only when it was published.
 
 Invariants of a URI: nothing is written there; the view is of one state, the newest when it was
 opened, whatever is shipped meanwhile; what is damaged is an error, and never fewer entries. Where a

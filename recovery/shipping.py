@@ -30,7 +30,7 @@ from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import whole_log
 from logstore.engine.runtime import maintenance_locks, pins
 from logstore.engine.runtime.engine import Engine, log
-from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError
+from logstore.errors import CorruptionError, OptionError, ReadOnlyError, SnapshotExpiredError
 from logstore.fs import File
 from logstore.log import chain, file_names, pinfile, shipfile, shipped
 from logstore.log.shipfile import ShipRecord
@@ -90,6 +90,8 @@ def ship(
     FileSystemError if it cannot be reached; SnapshotExpiredError if an erasure came in between.
     After each of them the URI shows what it showed before.
     """
+    if engine.options.readonly:  # it pins the log, and notes what was shipped
+        raise ReadOnlyError("the store was opened with readonly=True: open it for writing")
     place = ShipTarget(uri)
     if place.is_local and Path(place.root).is_relative_to(engine.path):
         raise OptionError(f"{place.shown} is in the store itself: give a URI outside it")

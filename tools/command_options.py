@@ -7,6 +7,7 @@ its top what its options need, and in its functions what does its work.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -217,6 +218,12 @@ def reading(path: Path) -> Store[bytes]:
 def changing(path: Path) -> Store[bytes]:
     """The store, to change something in it; it must be there."""
     return opened(path, create=False, background=False)
+
+
+def copying(path: Path) -> Store[bytes]:
+    """The store, to make a copy of it: read only where it may not be written."""
+    may_be_written = os.access(path, os.W_OK) or not path.is_dir()
+    return changing(path) if may_be_written else reading(path)
 
 
 @contextmanager

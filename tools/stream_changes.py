@@ -112,7 +112,8 @@ def drop(output: Output, path: Path, name: str) -> None:
     with options.changing(path) as store:
         stream = options.existing(store, name)
         options.confirm(
-            output, f"Drop {name!r} with {len(stream):,} entries and {len(stream.groups())} groups?"
+            output,
+            f"Drop {name!r} with {len(stream):,} entries and {stream.info().groups:,} groups?",
         )
         output.report({"dropped": store.drop(name)})
 

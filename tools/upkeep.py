@@ -42,11 +42,12 @@ EXIT_DAMAGED = 1
 def backup(output: Output, path: Path, target: Path) -> None:
     """Copy STORE into TARGET, a new directory, without stopping anybody.
 
-    The copy is itself a store: what was acknowledged when it began is in it.
+    The copy is itself a store: what was acknowledged when it began is in it. STORE may be on a
+    read-only mount.
     """
     from logstore.recovery import backup as backups
 
-    with options.changing(path) as store:
+    with options.copying(path) as store:
         store.backup(target)
     output.report({"backup": str(target), "bytes": backups.size_bytes(target)})
 

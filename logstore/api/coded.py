@@ -13,19 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 from logstore.api import arguments
 from logstore.api.arguments import AddOptions, RowOptions
 from logstore.api.entry import IDRuns
 from logstore.api.opening import OpenStore
-from logstore.api.scheduling import ScheduleOptions
+from logstore.api.scheduling import ScheduleKey, ScheduleOptions
 from logstore.api.stream import Stream
 from logstore.api.values import ValueCodec, Values, built_in, value_codec
+from logstore.codec import Row
 from logstore.engine.features import setting_changes
 from logstore.engine.streams.add import check_expected
 from logstore.features.setting_rows import SettingRows
-from logstore.ids import ZERO_ID, IDLike, parse_id
+from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
 
 
 class CodedStream(Stream[Any]):
@@ -50,9 +51,22 @@ class CodedStream(Stream[Any]):
         return self._codec
 
     # -- adding -------------------------------------------------------------------------------
+    @overload
     def add(
-        self, fields: Any, id: IDLike = "*", *, create: bool = True, **options: Unpack[AddOptions]
-    ) -> Any:
+        self,
+        fields: Row,
+        id: IDLike = "*",
+        *,
+        create: Literal[True] = True,
+        **options: Unpack[AddOptions],
+    ) -> StreamID: ...
+    @overload
+    def add(
+        self, fields: Row, id: IDLike = "*", *, create: bool, **options: Unpack[AddOptions]
+    ) -> StreamID | None: ...
+    def add(
+        self, fields: Row, id: IDLike = "*", *, create: bool = True, **options: Unpack[AddOptions]
+    ) -> StreamID | None:
         """Add one entry, as ``Stream.add``; EntryTypeError for what the codec cannot hold."""
         try:
             row = self._quick_row(fields)
@@ -81,9 +95,17 @@ class CodedStream(Stream[Any]):
         self._keep(create=create, expected=options.get("expected_last_id"))
         yield from super()._adding(given, rows, batch, create, options)
 
+    @overload
     def schedule(
-        self, fields: Any, *, create: bool = True, **options: Unpack[ScheduleOptions]
-    ) -> Any:
+        self, fields: Row, *, create: Literal[True] = True, **options: Unpack[ScheduleOptions]
+    ) -> ScheduleKey: ...
+    @overload
+    def schedule(
+        self, fields: Row, *, create: bool, **options: Unpack[ScheduleOptions]
+    ) -> ScheduleKey | None: ...
+    def schedule(
+        self, fields: Row, *, create: bool = True, **options: Unpack[ScheduleOptions]
+    ) -> ScheduleKey | None:
         """Keep an entry until its time, as ``Stream.schedule``."""
         arguments.check_flag(create, "create")
         row = self._codec.row(fields)

@@ -42,7 +42,7 @@ from logstore.features.expiry import ExpiryRows
 from logstore.features.idempotent_ids import ProducerRows
 from logstore.features.schedule_rows import ScheduleRows
 from logstore.features.setting_rows import SettingRows
-from logstore.format import FRAME_HEAD_BYTES, position_parts
+from logstore.format import position_parts
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import NO_ONE, ConsumerRecord, PendingRun
 from logstore.index.group_txn import LAST
@@ -103,8 +103,7 @@ def store_info(engine: Engine) -> StoreInfo:
         return generation.entries(), rows, view.meta, scheduled, len(expired), index
 
     entries, rows, meta, scheduled, expired, index = snapshot.read(engine, collect)
-    sizes = _segment_bytes(engine, rows)
-    live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
+    used = usage.log_use(engine)
     gone = erasure.deleted_bytes(engine)
     oldest = min(gone, default=0)
     applied, durable = position_parts(meta.applied), position_parts(durable_upto(engine))
@@ -117,9 +116,11 @@ def store_info(engine: Engine) -> StoreInfo:
         streams=entries["streams"] - expired,
         scheduled=scheduled,
         nodes=entries["nodes"],
-        segments=len(rows),
-        log_bytes=sum(sizes.values()),
-        live_node_bytes=live,
+        segments=len(used.sizes),
+        log_bytes=used.log_bytes,
+        live_bytes=used.live_bytes,
+        tombstoned_bytes=used.tombstoned_bytes,
+        dead_bytes=used.dead_bytes,
         index_bytes=index[1],
         index_generation=index[0],
         disk_bytes=engine.fs.tree_bytes(engine.path),
@@ -133,11 +134,11 @@ def store_info(engine: Engine) -> StoreInfo:
         core=_CORE,
         compacted_ms=compacted_ms,
         compacted_bytes=compacted_bytes,
-        reclaimable_bytes=usage.log_bytes(engine),
+        reclaimable_bytes=used.reclaimable_bytes,
         **pin_counts(engine),
         shipped_ms=shipped.shipped_ms,
         shipped_to=shipped.uri,
-        unshipped_bytes=_unshipped_bytes(shipped, sizes, meta.applied),
+        unshipped_bytes=_unshipped_bytes(shipped, used.sizes, meta.applied),
     )
 
 
@@ -306,7 +307,7 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         record.max_deleted,
         record.entries_added,
         record.first,
-        len(view.index.groups.of_stream(record.number)),
+        view.index.groups.count_of_stream(record.number),
         _edge(view, record, encoding, reverse=False),
         _edge(view, record, encoding, reverse=True),
         record.node_bytes,
@@ -358,6 +359,27 @@ def group_infos(opened: OpenStore[T], stream: bytes) -> list[GroupInfo[T]]:
     """All groups of a stream; StreamNotFoundError."""
     rows = opened.view(partial(pel.group_rows, stream=stream))
     return [group_info(row, opened.text) for row in rows]
+
+
+def some_groups(
+    opened: OpenStore[T], stream: bytes, after: bytes
+) -> tuple[list[GroupInfo[T]], bytes | None]:
+    """Some of the groups of a stream, sorted by name, and what to give as ``after`` for others, of
+    any names (None: there are none); it is b"" for the first. StreamNotFoundError."""
+    rows, following = opened.view(partial(pel.group_page, stream=stream, after=after))
+    found = [group_info(row, opened.text) for row, _ in rows]
+    return sorted(found, key=lambda group: group.name), following
+
+
+def some_consumers(
+    opened: OpenStore[T], stream: bytes, group: bytes, most: int
+) -> list[ConsumerInfo[T]]:
+    """At most so many consumers of a group, those that were made first, sorted by name.
+    GroupNotFoundError."""
+    now_ms = opened.engine().clock.now_ms()
+    asked = partial(pel.consumer_page, stream=stream, group=group, after=0, now_ms=now_ms)
+    rows, _ = opened.view(partial(asked, most=most))
+    return sorted((consumer_info(row, opened.text) for row in rows), key=lambda each: each.name)
 
 
 def consumer_info(row: ConsumerRow, text: Callable[[bytes], T]) -> ConsumerInfo[T]:
@@ -864,7 +886,9 @@ class StoreInfo:
     nodes: int
     segments: int
     log_bytes: int
-    live_node_bytes: int
+    live_bytes: int  # of the log: entries that are there, of sealed nodes and of open ones
+    tombstoned_bytes: int  # of the log: deleted entries in nodes that live
+    dead_bytes: int  # of the log: all else
     index_bytes: int
     index_generation: int
     disk_bytes: int

@@ -30,12 +30,12 @@ from logstore.api.opening import FILES, OpenStore
 from logstore.api.stream import Stream
 from logstore.clock import Clock, checked
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.errors import Error, OptionError
+from logstore.errors import Error, OptionError, ReadOnlyError
 from logstore.format import position_parts
 from logstore.ids import IDLike, StreamID, parse_id
 from logstore.log import file_names
 from logstore.options import COMPACT_RATE_BYTES_S, Length, StoreLimits, StoreOptions, Sync, seconds
-from logstore.store_path import is_uri, path_of
+from logstore.store_path import UriPath, is_uri, path_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -780,18 +780,21 @@ class Store(Generic[T]):
             return checkpoint.take(shared.engine, shared.committer)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copy the store into a new directory, without stopping anybody.
+        """Copy the store into a new directory, without stopping anybody. A store that was opened
+        with ``readonly`` is copied, too, and nothing is written to it.
 
         Args:
             path: a directory outside the store, empty or not there.
 
         Raises:
             OptionError: ``path`` is not valid, or is in the store itself.
-            ReadOnlyError: the store was opened with ``readonly``.
+            ReadOnlyError: the store was opened at the URI that it was shipped to.
         """
         from logstore.recovery import backup
 
         target, shared = arguments.place(path), self._live()
+        if isinstance(shared.engine.path, UriPath):
+            raise ReadOnlyError("a store at a URI is copied by 'logstore restore URI DIRECTORY'")
         if target.absolute().is_relative_to(shared.engine.path):
             raise OptionError(f"{target} is in the store itself: give a directory outside it")
         with shared.maintenance.aside():

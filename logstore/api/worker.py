@@ -621,4 +621,5 @@ def process_ended(consumer: str) -> bool:
     pid, start = parts[3], parts[4]
     if parts[2] != ours[2] or not (pid.isdigit() and start.isdigit()):
         return False
-    return int(start) > 0 and not process_identity.lives(int(pid), int(start))
+    known = int(start) > 0 or not process_identity.has_proc()  # without it no start is ever known
+    return known and not process_identity.lives(int(pid), int(start))

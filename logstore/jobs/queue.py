@@ -131,16 +131,7 @@ class Jobs(QueueStreams):
         self,
         function: Callable[..., Any] | None = None,
         /,
-        *,
-        name: str | None = None,
-        retries: int | None = None,
-        backoff: Length | None = None,
-        timeout: Length | None = None,
-        result: bool = True,
-        transaction: bool = False,
-        every: Length | None = None,
-        cron: str | None = None,
-        tz: str | None = None,
+        **options: Unpack[TaskOptions],
     ) -> Any:
         """Make a function a task: ``@jobs.task``, or ``@jobs.task(retries=3)``.
 
@@ -167,24 +158,14 @@ class Jobs(QueueStreams):
             OptionError: an option is not valid, or there is a task of this name; what repeats would
                 never fire, or needs arguments.
         """
-        make = partial(
-            self._made, name=name, retries=retries, backoff=backoff, timeout=timeout,
-            result=result, transaction=transaction, times=(every, cron, tz),
-        )  # fmt: skip
+        arguments.check_names(options, TaskOptions, "task")
+        make = partial(self._made, options=options)
         return make if function is None else make(function)
 
-    def _made(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None,
-        retries: int | None,
-        backoff: Length | None,
-        timeout: Length | None,
-        result: bool,
-        transaction: bool,
-        times: tuple[Length | None, str | None, str | None],
-    ) -> Task[Any, Any]:
+    def _made(self, function: Callable[..., Any], options: TaskOptions) -> Task[Any, Any]:
+        result, transaction = options.get("result", True), options.get("transaction", False)
+        retries, backoff = options.get("retries"), options.get("backoff")
+        timeout, name = options.get("timeout"), options.get("name")
         arguments.check_flag(result, "result")
         arguments.check_flag(transaction, "transaction")
         if not callable(function) or not hasattr(function, "__name__"):
@@ -199,8 +180,8 @@ class Jobs(QueueStreams):
         if called in self.tasks:
             raise OptionError(f"there is a task {called!r} already: call one of them otherwise")
         repeat = None
-        if times != (None, None, None):
-            every, cron, tz = times
+        every, cron, tz = options.get("every"), options.get("cron"), options.get("tz")
+        if (every, cron, tz) != (None, None, None):
             repeat = scheduling.repeat(called, SYSTEM_CLOCK, every=every, cron=cron, tz=tz)
         made = Task(
             self,

@@ -93,7 +93,7 @@ def cast(array: Any, target: Any, column: str, *, strict: bool) -> Any:
 
     if array.type.equals(target):
         return array
-    convert = _converter(pa, target)
+    convert = converter(target)
     try:
         return convert(array)
     except pa.ArrowInvalid:
@@ -117,7 +117,10 @@ def malformed(array: Any, found: Any) -> Any:
     return pc.and_(pc.invert(empty), found.is_null())
 
 
-def _converter(pa: Any, target: Any) -> Callable[[Any], Any]:
+def converter(target: Any) -> Callable[[Any], Any]:
+    """What makes a type of text arrays; ArrowInvalid if a text is not of it."""
+    import pyarrow as pa
+
     if pa.types.is_timestamp(target):
         return partial(parsed_times, target=target)
     if pa.types.is_time64(target):

@@ -25,19 +25,17 @@ from typing import Any, Literal
 from logstore import fsinfo
 from logstore.api.info import durable_upto, pin_counts, plain_text
 from logstore.api.opening import OpenStore
-from logstore.compaction import measure, usage
+from logstore.compaction import usage
 from logstore.engine.runtime import disk_space
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import group_view as group_rows
-from logstore.engine.txn import nodes
 from logstore.errors import Error
 from logstore.features.schedule_rows import ScheduleRows
-from logstore.format import FRAME_HEAD_BYTES, position_parts, segment_of
+from logstore.format import position_parts
 from logstore.index.group_keys import GroupRecord
-from logstore.index.keys import SegmentRow
 from logstore.log import file_names
 
 Kind = Literal["gauge", "counter"]
@@ -101,12 +99,11 @@ def gather(
 
 
 # -- the store --------------------------------------------------------------------------------
-def _of_store(engine: Engine, opens: dict[int, int]) -> Iterator[Family]:
-    """``opens``: bytes of open nodes by segment, as ``reclaimable`` wants them."""
-    nodes_count, scheduled, rows, applied = snapshot.read(engine, _counts)
+def _of_store(engine: Engine, opens: usage.OpenUse) -> Iterator[Family]:
+    """``opens``: what the records of all streams say."""
+    nodes_count, scheduled, applied = snapshot.read(engine, _counts)
     fs, path = engine.fs, engine.path
-    sizes = {number: measure.size_bytes(engine, number) for number in rows}
-    live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
+    used = usage.log_use(engine, opens=opens)
     free, whole = fsinfo.space(path)
     wake = path / file_names.WAKE
     failed = bool(Wake.last_failure(fs, wake))
@@ -115,20 +112,26 @@ def _of_store(engine: Engine, opens: dict[int, int]) -> Iterator[Family]:
     found: tuple[tuple[str, str, float], ...] = (
         ("nodes", "Sealed nodes in the index.", nodes_count),
         ("scheduled", "Entries that wait for their time.", scheduled),
-        ("segments", "Segments of the log.", len(rows)),
+        ("segments", "Segments of the log.", len(used.sizes)),
         ("disk_bytes", "All files of the store.", fs.tree_bytes(path)),
-        ("log_bytes", "The segments.", sum(sizes.values())),
-        ("live_node_bytes", "Sealed nodes that live.", live),
+        ("log_bytes", "The segments.", used.log_bytes),
+        ("live_bytes", "Of the segments: entries that are there.", used.live_bytes),
+        (
+            "tombstoned_bytes",
+            "Of the segments: deleted entries in nodes that live.",
+            used.tombstoned_bytes,
+        ),
+        ("dead_bytes", "Of the segments: all else.", used.dead_bytes),
         ("index_bytes", "The index.", fs.tree_bytes(path / file_names.INDEX)),
         (
             "reclaimable_bytes",
             "What compaction would give back.",
-            usage.log_bytes(engine, opens=opens),
+            used.reclaimable_bytes,
         ),
         (
             "not_durable_bytes",
             "Committed, and at risk if the machine crashes now.",
-            _not_durable(engine, sizes, applied),
+            _not_durable(engine, used.sizes, applied),
         ),
         (
             "not_durable_seconds",
@@ -161,11 +164,11 @@ def _of_store(engine: Engine, opens: dict[int, int]) -> Iterator[Family]:
         yield one(f"logstore_{name}", help_text, number)
 
 
-def _counts(view: Snapshot) -> tuple[int, int, dict[int, SegmentRow], int]:
-    """Sealed nodes, scheduled entries, the rows of segments, and the applied position."""
+def _counts(view: Snapshot) -> tuple[int, int, int]:
+    """Sealed nodes, scheduled entries, and the applied position."""
     index = view.index
     nodes_count = index.generation.entries()["nodes"]
-    return nodes_count, ScheduleRows(index).count(), index.segment_rows(), view.meta.applied
+    return nodes_count, ScheduleRows(index).count(), view.meta.applied
 
 
 def _not_durable(engine: Engine, sizes: dict[int, int], applied: int) -> int:
@@ -186,7 +189,7 @@ class _StreamPage:
     last: int  # the number of the last one
     count: int = 0
     entries: int = 0
-    opens: dict[int, int] = field(default_factory=dict)  # as ``_Streams.opens``
+    opens: usage.OpenUse = field(default_factory=usage.OpenUse)
     # Of those with a series: number, name, length, entries added, bytes, ms of the last ID
     with_series: list[tuple[int, str, int, int, int, int]] = field(default_factory=list)
     more: bool = False
@@ -199,8 +202,7 @@ class _Streams:
         self._series_max = series_max
         self._patterns = patterns
         self.names: dict[int, str] = {}  # of those that have series, by their numbers
-        # By segment, the bytes that its open nodes take when they are rewritten.
-        self.opens: dict[int, int] = {}
+        self.opens = usage.OpenUse()
         self._count = self._entries = 0
         self._length = Family("logstore_stream_entries", "Entries of a stream.", STREAM)
         self._adds = Family(
@@ -221,8 +223,7 @@ class _Streams:
             page = opened.view(partial(self._page, after=after, room=room))
             self._count += page.count
             self._entries += page.entries
-            for number, size in page.opens.items():
-                self.opens[number] = self.opens.get(number, 0) + size
+            self.opens.merge(page.opens)
             for row in page.with_series:
                 self._add_series(*row)
             after, more = page.last, page.more
@@ -233,12 +234,7 @@ class _Streams:
         for record, node in islice(view.index.records_with_opens(after), ROWS_A_SNAPSHOT):
             rows += 1
             page.last = record.number
-            open_bytes = 0
-            if node is not None and record.open_version:
-                open_bytes = nodes.open_bytes(node)
-                number = segment_of(record.open_version)
-                anew = usage.anew_bytes(open_bytes)
-                page.opens[number] = page.opens.get(number, 0) + anew
+            open_bytes = page.opens.count(record, node, view.now_ms)
             if 0 < record.expires_ms <= view.now_ms:
                 continue  # it has expired, so nobody sees it
             page.count += 1

@@ -109,7 +109,8 @@ class Pages:
         stream = self._stream(request)
         asked = {name: request.query_params.get(name, "") for name in ("since", "until", "before")}
         rows, older = views.entries(stream, **asked)
-        groups, next_groups = views.group_rows(stream, _page(request, "groups"))
+        place = views.GroupPlace(request.query_params.get("after", ""), _page(request, "groups"))
+        groups, next_groups = views.group_rows(self._store, stream.name, place)
         return self.page(
             "stream",
             name=plain_text(stream.name),

@@ -13,7 +13,7 @@ from typing import Any
 
 from logstore.api import showing
 from logstore.api.entry import Entry
-from logstore.api.info import GroupInfo, plain_text, summaries
+from logstore.api.info import GroupInfo, plain_text, some_consumers, some_groups, summaries
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
@@ -23,6 +23,7 @@ from logstore.errors import GroupNotFoundError, OptionError
 from logstore.features.setting_rows import OF_GROUP, SettingRows
 from logstore.options import GroupSettings, restored
 from logstore.telemetry.gathering import gather
+from logstore.tuples import NamedTuple
 
 STREAMS_A_PAGE = 100
 ENTRIES_A_PAGE = 50
@@ -189,18 +190,45 @@ class GroupRow:
         return plain_text(self.info.name)
 
 
-def group_rows(stream: Stream[bytes], page: int) -> tuple[list[GroupRow], int]:
-    """A page of the groups of a stream, from 1 on, with the first consumers of each and the first
-    entries that are pending; and the number of the next page, 0 if there is none."""
-    rows = []
-    begin = (max(page, 1) - 1) * GROUPS_A_PAGE
-    found = stream.groups()[begin : begin + GROUPS_A_PAGE + 1]
-    for info in found[:GROUPS_A_PAGE]:
-        group = stream.group(info.name)
+class GroupPlace(NamedTuple):
+    """Where a page of groups begins: of those that are read and sorted at once, from the one at
+    this number on."""
+
+    after: str = ""  # of which others are read: as hex
+    page: int = 1
+
+
+def group_rows(
+    store: Store[bytes], stream: bytes, place: GroupPlace
+) -> tuple[list[GroupRow], GroupPlace | None]:
+    """A page of the groups of a stream, with the first consumers of each and the first entries that
+    are pending; and where the next page begins, if there is one.
+
+    Some are read and sorted by name at once. Of more groups than that the pages behind these are of
+    others, with any names: so a page costs the same however many there are.
+
+    Raises:
+        OptionError: no page begins there.
+    """
+    opened, rows = opened_of(store), []
+    try:
+        after = bytes.fromhex(place.after)
+    except ValueError as exc:
+        raise OptionError("no page of groups begins there") from exc
+    found, following = some_groups(opened, stream, after)
+    begin = (max(place.page, 1) - 1) * GROUPS_A_PAGE
+    end = begin + GROUPS_A_PAGE
+    behind = None
+    if len(found) > end:
+        behind = GroupPlace(place.after, max(place.page, 1) + 1)
+    elif following is not None:
+        behind = GroupPlace(following.hex(), 1)
+    for info in found[begin:end]:
+        group = store.stream(stream).group(info.name)
         with suppress(GroupNotFoundError):  # it was destroyed meanwhile
             consumers = [
                 (plain_text(who.name), who.pending, who.idle)
-                for who in group.consumers()[:CONSUMERS_A_GROUP]
+                for who in some_consumers(opened, stream, info.name, CONSUMERS_A_GROUP)
             ]
             pending = [
                 (
@@ -212,7 +240,7 @@ def group_rows(stream: Stream[bytes], page: int) -> tuple[list[GroupRow], int]:
                 for entry in group.pending_entries(count=PENDING_A_GROUP)
             ]
             rows.append(GroupRow(info, consumers, pending))
-    return rows, max(page, 1) + 1 if len(found) > GROUPS_A_PAGE else 0
+    return rows, behind
 
 
 def dead_letter_streams(store: Store[bytes]) -> list[StreamRow]:

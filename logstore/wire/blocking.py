@@ -69,12 +69,12 @@ class Blocked:
         try:
             replies = self._group_thread(end) if self.step.group else self._streams_thread(end)
         except Unblocked as unblocked:
-            return [unblocked.reply]
+            return [self._answered(unblocked.reply)]
         finally:
             self._end()
         if replies is None and (self.deadline is None or time.monotonic() < self.deadline):
             return None
-        return [self.step.empty] if replies is None else replies
+        return [self._answered(self.step.empty if replies is None else replies[0])]
 
     def _group_thread(self, end: float | None) -> list[Reply] | None:
         try:
@@ -106,12 +106,24 @@ class Blocked:
         """
         try:
             if self.step.group:
-                return await self._group_task(tasks, slice_s)
-            return await self._streams_task(tasks, slice_s, read)
+                return self._answered(await self._group_task(tasks, slice_s))
+            return self._answered(await self._streams_task(tasks, slice_s, read))
         except ClosedError as exc:
-            return failure_of(exc)
+            return self._answered(failure_of(exc))
+        except Unblocked as unblocked:
+            self._answered(unblocked.reply)
+            raise
         finally:
             self._end()
+
+    def _answered(self, reply: Reply) -> Reply:
+        """The reply, which its request is told of."""
+        request = self.step.attempt.request
+        if request is not None:
+            request.ended()
+            if type(reply) is Failure:
+                request.failed()
+        return reply
 
     async def _group_task(self, tasks: Tasks, slice_s: float) -> Reply:
         try:

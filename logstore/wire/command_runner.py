@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
 
@@ -44,6 +45,7 @@ from logstore.wire.together import (
     Turn,
     encoded,
     every_turn,
+    tell_failures,
     timed,
 )
 
@@ -71,18 +73,19 @@ class Slowness:
         """Whether a thread does it."""
         return self.ever and time.perf_counter_ns() < self._until_ns
 
-    def note(self, begun_ns: int) -> None:
-        """It was done in the loop, and begun then (``time.perf_counter_ns``)."""
+    def note(self, begun_ns: int) -> int:
+        """It was done in the loop, and begun then (``time.perf_counter_ns``); how long it took."""
         ended_ns = time.perf_counter_ns()
         took_ns = ended_ns - begun_ns
         if took_ns <= SLOW_NS:
             if self._lately:
                 self._lately -= 1
-            return
+            return took_ns
         if self._lately:
             self.ever = True
             self._until_ns = ended_ns + min(SLOW_PAUSE_NS, SLOW_PAUSES * took_ns)
         self._lately = SLOW_EACH
+        return took_ns
 
 
 class NotRun:
@@ -131,15 +134,20 @@ class Reading:
             self.reply = _failed(self.look, exc)
         if self.look.request is not None:
             self.look.request.took(time.perf_counter_ns() - self._worked_ns)
+            if type(self.reply) is Failure:
+                self.look.request.failed()
         return True
 
 
 def reply_now(step: ReplyStep) -> Reply:
     """The reply of a step that needs no store."""
     try:
-        return timed(step.request, step.make)
+        reply = timed(step.request, step.make)
     except Failed as failed:
-        return failure_of(failed)
+        reply = failure_of(failed)
+    if type(reply) is Failure and step.request is not None:
+        step.request.failed()
+    return reply
 
 
 # -- steps of sessions ----------------------------------------------------------------------------
@@ -173,6 +181,8 @@ def _refused(step: CommandStep, error: Exception) -> Reply:
     """The reply, or replies, of a step that was refused as a whole."""
     failure = failure_of(error)
     if isinstance(step, JoinedAdds):
+        if step.request is not None:
+            step.request.failed(len(step.rows))
         return Encoded(encode(failure, 2) * len(step.rows))
     return failure
 
@@ -201,8 +211,10 @@ class Runner:
         output = output or Output()
         plain = [step.attempt if isinstance(step, Block) else step for step in steps]
         if len(plain) == 1 and not _has_parts(plain[0]):
-            return [self._single(plain[0], output)]
-        replies: list[Reply] = []
+            replies = [self._single(plain[0], output)]
+            tell_failures(plain, replies)
+            return replies
+        replies = []
         for are_changes, group in groupby(plain, key=_is_short_change):
             left = list(group)
             while left and (not output.full or _is_amid(left[0])):
@@ -214,6 +226,7 @@ class Runner:
                         return replies
                 else:
                     made = [self._single(left[0], output)]
+                tell_failures(left, made)
                 replies += made
                 del left[: len(made)]
         return replies
@@ -263,10 +276,14 @@ class Runner:
         except (ConnectionCut, DiskFullError):
             return self._each_alone(runs, at_once=at_once)
         except Error as exc:
-            return [[_refused(step, exc) for step in run.steps] for run in runs]
+            outcomes = [[_refused(step, exc) for step in run.steps] for run in runs]
         except Exception:  # noqa: BLE001  each alone: then it is seen whose it is
             return self._each_alone(runs, at_once=at_once)
-        return [*together.outcomes()]
+        else:
+            outcomes = together.outcomes()
+        for run, replies in zip(runs, outcomes, strict=True):
+            tell_failures(run.steps, replies)
+        return [*outcomes]
 
     def _each_alone(self, runs: Sequence[ClientSteps], *, at_once: bool) -> list[Outcome]:
         """Nothing of the shared commit happened, as one of them failed it: each its own commit."""
@@ -320,8 +337,10 @@ class Runner:
             done = self._light(step, output, begun_ns) if step.light else NOT_RUN
         else:
             return reply_now(step) if isinstance(step, ReplyStep) and step.light else NOT_RUN
-        if done is not NOT_RUN and step.request is not None:  # else it is timed elsewhere
+        if done is not NOT_RUN and step.request is not None:
             step.request.took(begun_ns)
+            if type(done) is Failure:
+                step.request.failed()
         return done
 
     def _light(self, look: ReadStep, output: Output, begun_ns: int) -> Reply | NotRun:
@@ -376,6 +395,7 @@ class Runner:
         if not self._decided(op):
             return None
         output.note(together.replies)
+        tell_failures(steps, together.replies)
         return together.replies
 
     def _decided(self, op: Callable[[WriteTxn], T], *, at_once: bool = False) -> T:
@@ -462,7 +482,8 @@ class Runner:
         while first < count:
             end = min(first + size, count)
             try:
-                runs += self._decided(Adds(step.key, step.rows, first, end))
+                adds = Adds(step.key, step.rows, first, end)
+                runs += self._decided(partial(timed, step.request, adds))
                 first = end
             except Error as exc:
                 if isinstance(exc, DiskFullError) and end - first > 1:
@@ -470,4 +491,4 @@ class Runner:
                     continue
                 runs += [failure_of(exc)] * (count - first)
                 first = count
-        return encoded(runs)
+        return encoded(runs, step.request)

@@ -31,7 +31,7 @@ from logstore.wire.resp.reply import (
 from logstore.wire.resp.requests import ProtocolError, RequestParser
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client
-from logstore.wire.stats import SlowRequest
+from logstore.wire.stats import CountedCalls, TimedRequest
 from logstore.wire.steps import (
     Admin,
     Block,
@@ -59,7 +59,7 @@ class Session(Client):
 
     def step(self, words: list[bytes]) -> CommandStep:
         """Look up, permit and parse a request; its step, which tells a refusal if it is one."""
-        service = self.service
+        service, parsed = self.service, False
         try:
             command = service.table.find(words)
             self.last_command = name = command.name
@@ -78,9 +78,21 @@ class Session(Client):
                 service.audit.command(self, command, words)
             if service.monitors and name != "exec":
                 service.tell_monitors(self, command, words)
+            parsed = True
             return self._parsed(command, words)
         except Failed as failed:
+            self._count_refused(words, parsed=parsed)
             return self._refused(words, failed)
+
+    def _count_refused(self, words: list[bytes], *, parsed: bool) -> None:
+        """A request is refused: with its words ``parsed`` it was a call, as with the peers."""
+        command = self.service.table.lookup(words)
+        if command is None:
+            return
+        if parsed:
+            self.service.counts.called(command.name, 1, 0, 1)
+        else:
+            self.service.counts.refused(command.name)
 
     def _refused(self, words: list[bytes], failed: Failed) -> CommandStep:
         """The step that tells why a request is none."""
@@ -105,26 +117,30 @@ class Session(Client):
             step = self._parsed(command, words)
         except Failed as failed:  # the peers find it out when they run it
             failure = failure_of(failed)
-            step = ReplyStep(lambda: failure)
+            step = ReplyStep(lambda: failure, self._timed(command, words))
         self.multi.queue(step, command, words)
         return ReplyStep(lambda: QUEUED)
 
     def _parsed(self, command: Command, words: list[bytes]) -> CommandStep:
-        """The step of a command, with its request, for the slow log. A plain add is not timed
-        unless each command is: it may be joined with its neighbours."""
+        """The step of a command, with its request, which is counted and timed. A plain add is not
+        joined with its neighbours if each command is timed by itself."""
         assert command.parse is not None
         step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
-        slowlog = self.service.slowlog
         if isinstance(step, Change):
-            if step.row is None or slowlog.times_all:
-                step.request = SlowRequest(slowlog, self, command, words)
+            step.request = self._timed(command, words)
+            if self.service.slowlog.times_all:
+                step.row = None
         elif isinstance(step, _TIMED):
-            step.request = SlowRequest(slowlog, self, command, words)
+            step.request = self._timed(command, words)
         elif isinstance(step, Block):
-            step.attempt.request = SlowRequest(slowlog, self, command, words)
+            step.attempt.request = self._timed(command, words)
             # The user may lose the right meanwhile; what is queued never waits.
             step.refusal = partial(self.refusal, command, words)
         return step
+
+    def _timed(self, command: Command, words: list[bytes]) -> TimedRequest:
+        service = self.service
+        return TimedRequest(service.counts, service.slowlog, self, command, words)
 
 
 class Batches:
@@ -199,15 +215,18 @@ class Batches:
         return self._session.step(words)
 
     def _adds(self, step: JoinedAdds) -> CommandStep:
-        session = self._session
+        session, count = self._session, len(step.rows)
+        counts = session.service.counts
         session.last_command = "xadd"
+        step.request = CountedCalls(counts, "xadd", count)
         if session.user.everything:
             return step
-        xadd, count = session.service.table.commands["xadd"], len(step.rows)
+        xadd = session.service.table.commands["xadd"]
         refusal = session.refusal(xadd, [b"XADD", step.key], count)
         if refusal is None:
             return step
-        session.service.counts.count(count - 1)  # its reply is one step, and counted as such
+        counts.count(count - 1)  # its reply is one step, and counted as such
+        counts.refused("xadd", count)
         refused = Encoded(b"-%b\r\n" % error_line(refusal) * count)
         return ReplyStep(lambda: refused)
 

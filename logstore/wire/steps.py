@@ -29,10 +29,18 @@ T = TypeVar("T")
 
 
 class Request(Protocol):
-    """The request that a step was made of, which keeps how long it took."""
+    """The request, or requests, that a step was made of: it keeps how long they took."""
 
     def took(self, begun_ns: int) -> None:
         """The step, begun at ``begun_ns`` of ``time.perf_counter_ns``, has been run."""
+        ...
+
+    def failed(self, times: int = 1) -> None:
+        """So many of the requests were answered with an error."""
+        ...
+
+    def ended(self) -> None:
+        """They are answered, also if the step was not run."""
         ...
 
 
@@ -140,6 +148,7 @@ class JoinedAdds:
     key: bytes
     rows: RowBatch
     size: int  # bytes of the requests
+    request: Request | None = None
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ from logstore.wire.steps import (
     ReadStep,
     ReplyStep,
     Request,
+    Unread,
 )
 
 Added: TypeAlias = tuple[StreamID, int] | Failure  # the first ID and how many; or one refused
@@ -131,9 +132,13 @@ class Adds:
         return added.first, end - first
 
 
-def encoded(runs: list[Added]) -> Encoded:
-    """The replies of all rows as bytes."""
-    ids = codec().resp_ids
+def encoded(runs: list[Added], request: Request | None) -> Encoded:
+    """The replies of all rows as bytes; their request is told how many failed."""
+    ids, failed = codec().resp_ids, 0
+    for run in runs:
+        failed += isinstance(run, Failure)
+    if failed and request is not None:
+        request.failed(failed)
     return Encoded(
         b"".join(
             [encode(run, 2) if isinstance(run, Failure) else ids(*run[0], run[1]) for run in runs]
@@ -258,12 +263,14 @@ class JointOperation:
                 if adds is None:
                     batch = arguments.rows([row.pairs for row in rows], None)
                     adds = self._adds[place] = Adds(rows[0].key, batch)
-                self.replies[place : place + len(rows)] = _values(adds(state))
+                end = place + len(rows)
+                requests = [_request(each) for each in self._steps[place:end]]
+                self.replies[place:end] = _values(timed_together(requests, adds, state))
                 return len(rows)
             self.replies[place] = output.made(step.reply(timed(step.request, step.op, state)))
         elif isinstance(step, JoinedAdds):
             adds = self._adds.setdefault(place, Adds(step.key, step.rows))
-            self.replies[place] = encoded(adds(state))
+            self.replies[place] = encoded(timed(step.request, adds, state), step.request)
         elif isinstance(step, ReadStep):
             reader = StateReader(state, output)
             self.replies[place] = output.made(timed(step.request, step.find, reader))
@@ -281,12 +288,39 @@ def _joined(steps: Sequence[CommandStep], place: int) -> list[PlainAdd]:
     rows: list[PlainAdd] = []
     while place < len(steps):
         step = steps[place]
-        row = step.row if isinstance(step, Change) and step.request is None else None
+        row = step.row if isinstance(step, Change) else None
         if row is None or (rows and row.key != rows[0].key):
             break
         rows.append(row)
         place += 1
     return rows
+
+
+def _request(step: CommandStep) -> Request | None:
+    """The request of a step."""
+    if isinstance(step, Block):
+        return step.attempt.request
+    return None if isinstance(step, Unread) else step.request
+
+
+def tell_failures(steps: Sequence[CommandStep], replies: Sequence[Reply]) -> None:
+    """Steps are answered: the requests of those that failed are told. Joined adds were told."""
+    for step, reply in zip(steps, replies, strict=False):
+        if type(reply) is Failure and (request := _request(step)) is not None:
+            request.failed()
+
+
+def timed_together(requests: Sequence[Request | None], work: Callable[..., T], *given: object) -> T:
+    """What the work of several steps gives; each of their requests took its part of the time."""
+    begun_ns = time.perf_counter_ns()
+    try:
+        return work(*given)
+    finally:
+        now_ns = time.perf_counter_ns()
+        each_ns = (now_ns - begun_ns) // max(1, len(requests))
+        for request in requests:
+            if request is not None:
+                request.took(time.perf_counter_ns() - each_ns)
 
 
 def timed(request: Request | None, work: Callable[..., T], *given: object) -> T:

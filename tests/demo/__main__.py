@@ -172,7 +172,7 @@ class Demo:
             ("CSV, unpacked", f"{demo_data.csv_bytes() / MIB:.1f} MiB"),
             ("the store, with all of it", f"{self.full_bytes / MIB:.1f} MiB"),
             ("the store at the end", f"{info.disk_bytes / MIB:.1f} MiB"),
-            ("its nodes", f"{info.live_node_bytes / MIB:.1f} MiB"),
+            ("its nodes", f"{info.live_bytes / MIB:.1f} MiB"),
             ("its segments", info.segments),
             ("its entries", sum(map(len, left))),
             ("codec", codec_name()),

@@ -6,7 +6,12 @@ what applying those frames makes of them, for random histories.
 
 from __future__ import annotations
 
+import os
 import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +29,7 @@ from logstore.index.keys import OpenNode, StreamRecord
 from logstore.log import frame as frames
 from logstore.log.segment_writer import CommitBuffer, crc_seed
 from tests.codec.strategies import next_id, steps, texts
+from tests.house.repo import ROOT
 from tests.support.processes import Forked
 
 if native_or_none is None:
@@ -300,3 +306,40 @@ def test_the_counter_of_entries_grows_in_place() -> None:
         assert said == twin.add(StreamID(1, seq), {"temp": seq}, (1 << 30, 0), AT + seq)
         assert made.apply(said, AT + seq, SEED)
         assert twin.is_as(made)
+
+
+def other_tree(tmp_path: Path, module: str, old: str, new: str) -> Path:
+    """The package beside its compiled modules, which were built before a number changed."""
+    shutil.copytree(ROOT / "logstore", tmp_path / "logstore", ignore=shutil.ignore_patterns("*.c"))
+    changed = tmp_path / "logstore" / module
+    text = changed.read_text()
+    assert text.count(old) == 1
+    changed.write_text(text.replace(old, new))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "told"),
+    [
+        ("engine/shm/control_block.py", "_WAITING_OFFSET: Final = 192", "_WAITING_OFFSET = 200",
+         "_WAITING_OFFSET"),
+        ("format.py", "FRAME_MARK = 0xF5A9", "FRAME_MARK = 0xF5AA", "FRAME_MARK"),
+        ("format.py", 'TOMBSTONE_BODY = struct.Struct("<QQQQ")',
+         'TOMBSTONE_BODY = struct.Struct("<QQQQQ")', "TOMBSTONE_BODY"),
+    ],
+)  # fmt: skip
+def test_what_was_compiled_of_other_sources_is_refused(
+    tmp_path: Path, module: str, old: str, new: str, told: str
+) -> None:
+    """It would write frames, and words that processes share, that are others than Python's."""
+    tree = other_tree(tmp_path, module, old, new)
+    code = "import logstore; logstore.open('s').close()"
+    environment = {**os.environ, "PYTHONPATH": str(tree), "LOGSTORE_CODEC": ""}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "UsageError" in done.stderr
+    assert f"({told} is not the same): build it again" in done.stderr
+    assert not (tree / "s").exists()

@@ -129,17 +129,18 @@ def store(
     there = [each for each in model.streams.values() if not 0 < each.expires_ms <= now_ms]
     live = log.live()
     sizes = {number: log.file_bytes(number) for number in log.segments}
-    dead = log.deleted_bytes([
-        name for name, each in model.streams.items() if not 0 < each.expires_ms <= now_ms
-    ])  # fmt: skip
+    names = [name for name, each in model.streams.items() if not 0 < each.expires_ms <= now_ms]
+    dead = log.deleted_bytes(names)
     born = [log.segments[number].created_ms for number, size in dead.items() if size]
+    alive, tombstoned = log.parts_of_nodes(names)
     generation = max(int(each.name) for each in (path / "index").iterdir() if each.name.isdigit())
     return {
         "path": str(path), "uuid": log.uuid.hex(), "format_version": log.version,
         "streams": len(there), "scheduled": sum(len(each.scheduled) for each in there),
         "nodes": sum(count for _, count in live.values()), "segments": len(log.segments),
         "log_bytes": sum(sizes.values()),
-        "live_node_bytes": sum(size + 32 * count for size, count in live.values()),
+        "live_bytes": alive, "tombstoned_bytes": tombstoned,
+        "dead_bytes": sum(sizes.values()) - alive - tombstoned,
         "index_bytes": index_bytes(path / "index" / str(generation)),
         "index_generation": generation, "disk_bytes": disk_bytes(path),
         "deleted_bytes": sum(dead.values()), "oldest_deleted_segment_ms": min(born, default=0),

@@ -140,4 +140,4 @@ def test_oldest_deleted_segment_ms_survives_a_rebuild(
         assert told.oldest_deleted_segment_ms > START_MS
         assert again.oldest_deleted_segment_ms == told.oldest_deleted_segment_ms
         assert again.deleted_bytes == told.deleted_bytes
-        assert again.live_node_bytes == told.live_node_bytes
+        assert again.live_bytes == told.live_bytes

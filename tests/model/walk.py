@@ -389,6 +389,22 @@ class Log:
                 found[segment_of(node.position)] = size + node.size_bytes, count + 1
         return found
 
+    def parts_of_nodes(self, there: list[bytes]) -> tuple[int, int]:
+        """Bytes of the nodes of these streams: of entries that are alive, of deleted ones."""
+        alive = tombstoned = 0
+        for stream in map(self.named, there):
+            nodes = [
+                (node.size_bytes, len(node.dead), node.live_at_first)
+                for node in stream.nodes.values()
+            ]
+            if stream.open is not None:
+                of = stream.open.live + stream.open.deleted
+                nodes.append((stream.open.size_bytes, stream.open.deleted, of))
+            gone = [size * dead // max(1, of) for size, dead, of in nodes]
+            alive += sum(size for size, _, _ in nodes) - sum(gone)
+            tombstoned += sum(gone)
+        return alive, tombstoned
+
     def deleted_bytes(self, there: list[bytes]) -> dict[int, int]:
         """Bytes of deleted entries, by segment; ``there``: names of streams that did not expire.
 

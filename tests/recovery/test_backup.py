@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import logstore
 from logstore.engine.commit.committer import Committer
-from logstore.errors import DamagedStoreError
+from logstore.engine.runtime import maintenance_locks
+from logstore.errors import DamagedStoreError, LockTimeoutError, ReadOnlyError
 from logstore.fs import LOCAL
 from logstore.log import file_names
 from logstore.recovery import backup
 from logstore.recovery.check import check
 from tests.support.watched_files import DurableOrder
+from tests.tools.commands import ok
 
 
 @pytest.mark.parametrize("limit", [None, 0, 1, 9, 10, 11, 25])
@@ -68,3 +73,120 @@ def test_a_backup_is_durable_before_it_is_a_store(tmp_path: Path) -> None:
         ("directory", file_names.CHECKPOINTS),
     ):  # fmt: skip
         assert done in fs.done[:made]
+
+
+# -- of a store that may not be written -----------------------------------------------------------
+def tree(path: Path) -> dict[str, tuple[int, int]]:
+    """Names, sizes and times of what lies below a path."""
+    return {
+        str(each.relative_to(path)): (each.stat().st_size, each.stat().st_mtime_ns)
+        for each in path.rglob("*")
+    }
+
+
+def values(path: Path) -> list[str]:
+    with logstore.open(path, readonly=True, encoding="utf-8") as store:
+        return [entry["n"] for entry in store.stream("s")]
+
+
+def test_a_handle_that_only_reads_makes_a_backup(tmp_path: Path) -> None:
+    """Beside a writer, whose last entry is in it, and when nobody writes; nothing is written."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, segment_bytes=64 << 10) as store:
+        for n in range(9):
+            store.stream("s").add({"n": str(n), "v": b"x" * 20_000})
+        with logstore.open(path, readonly=True) as reader:
+            store.stream("s").add({"n": "last"})
+            before = tree(path)
+            reader.backup(tmp_path / "beside")
+            assert tree(path) == before
+        store.stream("s").add({"n": "later"})
+    before = tree(path)
+    with logstore.open(path, readonly=True) as reader:
+        reader.backup(tmp_path / "alone")
+    assert tree(path) == before
+    assert values(tmp_path / "beside") == [*map(str, range(9)), "last"]
+    assert values(tmp_path / "alone") == [*map(str, range(9)), "last", "later"]
+    for copy in ("beside", "alone"):
+        assert check(tmp_path / copy).as_dict()["clean"]
+
+
+@pytest.fixture
+def readonly_mount(tmp_path: Path) -> Iterator[Path]:
+    """A directory, which ``tmp_path / "data"`` is mounted at, to be read only."""
+    mount, data = tmp_path / "mount", tmp_path / "data"
+    mount.mkdir()
+    data.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("mounting a file system needs root")
+    for words in (["--bind", str(data), str(mount)], ["-o", "remount,bind,ro", str(mount)]):
+        done = subprocess.run(["mount", *words], capture_output=True, check=False)
+        if done.returncode:
+            subprocess.run(["umount", "-l", str(mount)], capture_output=True, check=False)
+            pytest.skip(f"a directory cannot be mounted read-only here: {done.stderr.decode()}")
+    yield mount
+    subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+def test_a_store_on_a_readonly_mount_is_copied_beside_its_writer(
+    readonly_mount: Path, tmp_path: Path
+) -> None:
+    with logstore.open(tmp_path / "data" / "store", background=False) as store:
+        for n in range(5):
+            store.stream("s").add({"n": str(n)})
+        ok("backup", readonly_mount / "store", tmp_path / "copy")
+        assert values(tmp_path / "copy") == ["0", "1", "2", "3", "4"]
+        store.stream("s").add({"n": "5"})
+    ok("backup", readonly_mount / "store", tmp_path / "again")
+    assert values(tmp_path / "again") == ["0", "1", "2", "3", "4", "5"]
+    ok("verify", tmp_path / "again")
+
+
+def test_a_backup_by_a_readonly_mount_and_a_compaction_keep_apart(
+    readonly_mount: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else segments would go while they are copied."""
+    monkeypatch.setattr(maintenance_locks.alone.__wrapped__, "__defaults__", (0.1, "checkpoint"))
+    with logstore.open(tmp_path / "data" / "store", background=False) as store:
+        store.stream("s").add({"n": "1"})
+        reader = logstore.open(readonly_mount / "store", readonly=True)
+        with maintenance_locks.alone(store._engine()), pytest.raises(LockTimeoutError):
+            reader.backup(tmp_path / "copy")
+        with maintenance_locks.alone(reader._engine()), pytest.raises(LockTimeoutError):
+            store.compact()
+        reader.backup(tmp_path / "copy")
+        reader.close()
+    assert values(tmp_path / "copy") == ["1"]
+
+
+def test_a_segment_that_went_meanwhile_fails_a_backup_by_a_reader(tmp_path: Path) -> None:
+    """As another machine would take it away, which does not know of the lock."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, segment_bytes=64 << 10) as store:
+        store.stream("s").add_many({"n": str(n), "v": b"x" * 2000} for n in range(99))
+        store.compact(purge=True)
+        numbers = file_names.segments(LOCAL, path)
+        with logstore.open(path, readonly=True) as reader:
+            assert len(reader.stream("s")) == 99
+            file_names.segment(path, numbers[0]).rename(tmp_path / "gone")
+            with pytest.raises(DamagedStoreError, match="missing"):
+                reader.backup(tmp_path / "copy")
+            assert not (tmp_path / "copy").exists()
+        (tmp_path / "gone").rename(file_names.segment(path, numbers[0]))
+
+
+def test_a_store_at_a_uri_is_no_source_of_a_backup(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    with logstore.open(tmp_path / "store", background=False) as store:
+        store.stream("s").add({"n": "1"})
+        store.ship(tmp_path / "shipped")
+        with logstore.open(tmp_path / "store", readonly=True) as reader:
+            before = tree(tmp_path / "store")
+            with pytest.raises(ReadOnlyError):
+                reader.ship(tmp_path / "other")
+            assert tree(tmp_path / "store") == before
+    with (
+        logstore.open(f"file://{tmp_path}/shipped", readonly=True) as reader,
+        pytest.raises(ReadOnlyError, match="logstore restore"),
+    ):
+        reader.backup(tmp_path / "copy")

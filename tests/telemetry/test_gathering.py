@@ -62,7 +62,8 @@ def test_the_numbers_are_those_that_the_store_tells(store: logstore.Store[bytes]
     for name, of in {
         "streams": "streams", "segments": "segments", "nodes": "nodes", "log_bytes": "log_bytes",
         "disk_bytes": "disk_bytes", "reclaimable_bytes": "reclaimable_bytes", "pins": "pins",
-        "live_node_bytes": "live_node_bytes",
+        "live_bytes": "live_bytes", "tombstoned_bytes": "tombstoned_bytes",
+        "dead_bytes": "dead_bytes",
     }.items():  # fmt: skip
         assert found[f"logstore_{name}",] == getattr(info, of), name
     assert found["logstore_entries",] == 14

@@ -39,6 +39,31 @@ def test_text_as_a_process(store: Path) -> None:
     assert {"path", "streams", "on disk", "deleted", "reclaimable", "pins"} <= set(names)
 
 
+def test_info_and_du_tell_the_log_in_the_same_lines(empty: Path) -> None:
+    """What is dead stands beside what is reclaimable, also where nothing was deleted."""
+    with logstore.open(empty, background=False) as opened:
+        for number in range(3000):
+            opened.stream("s").add({"n": str(number), "pad": "x" * 60})
+    shown = ok("info", empty).splitlines()
+    at = [line.split("  ")[0] for line in shown].index("log")
+    parts = shown[at + 1 : at + 4]
+    assert [line.split()[0] for line in parts] == ["live", "tombstoned", "dead"]
+    for line in parts:
+        assert line.split() in [each.split() for each in ok("du", empty).splitlines()]
+    told = {line.split()[0]: line.split(None, 1)[1] for line in shown}
+    assert told["deleted"] == "no entry that is still in the log"
+    assert "of the log" in told["reclaimable"]
+    assert not told["dead"].startswith("0 ")
+
+
+def test_top_tells_of_compactions_since_the_store_is_open(empty: Path) -> None:
+    with logstore.open(empty, background=False) as opened:
+        opened.stream("s").add({"a": "1"})
+    assert "no compaction since it is open" in ok("top", empty, "--interval", "100ms")
+    ok("compact", empty)
+    assert "never" not in ok("top", empty, "--interval", "100ms")
+
+
 def test_a_stream(store: Path) -> None:
     found = json.loads(ok("info", store, "race", "--json"))
     assert found["name"] == "race"

@@ -7,6 +7,7 @@ import http.client
 import re
 import shutil
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +18,8 @@ from starlette.requests import Request
 import logstore
 from logstore.api import showing
 from logstore.api.opening import opened_of
+from logstore.engine.groups.group_rows import PAGE_ROWS
+from logstore.index.group_txn import GroupTxn
 from logstore.index.txn import IndexTxn
 from logstore.web import views
 from logstore.web.app import Pages
@@ -134,6 +137,54 @@ def test_a_page_is_bounded_whatever_the_store_holds(tmp_path: Path) -> None:
         assert page.count("<td>worker") == views.CONSUMERS_A_GROUP
         assert f"{views.CONSUMERS_A_GROUP + 3} consumers, the first" in page
         assert ask(address, "/stream?name=x&groups=odd")[0] == 200
+
+
+def test_a_page_of_groups_reads_no_more_of_them_than_it_sorts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100,000 groups or consumers a page took seconds."""
+    count = 2 * PAGE_ROWS + 5
+    with logstore.open(tmp_path / "s", background=False) as store:
+        store.stream("x").add({"n": "1"})
+        for some in batched_names("group", count):
+            with store.transaction() as tx:
+                for name in some:
+                    tx.stream("x").group(name).create()
+        looked: list[str] = []
+        group, consumers = GroupTxn.group, GroupTxn.page_of_consumers
+        monkeypatch.setattr(
+            GroupTxn, "group", lambda txn, number: looked.append("group") or group(txn, number)
+        )
+        monkeypatch.setattr(
+            GroupTxn,
+            "page_of_consumers",
+            lambda txn, number, after, most: (
+                looked.append("c" * most) or consumers(txn, number, after, most)
+            ),
+        )
+        found: list[str] = []
+        place: views.GroupPlace | None = views.GroupPlace()
+        while place is not None:
+            looked.clear()
+            rows, place = views.group_rows(store, b"x", place)
+            found += [row.name for row in rows]
+            assert looked.count("group") < PAGE_ROWS + 10 * views.GROUPS_A_PAGE
+            assert max(map(len, looked)) <= views.CONSUMERS_A_GROUP
+        assert sorted(found) == [f"group{n:05}" for n in range(count)]
+        assert found[:PAGE_ROWS] == sorted(found[:PAGE_ROWS])
+        looked.clear()
+        assert store.stream("x").group(found[-1]).info().name == found[-1].encode()
+        assert looked.count("group") < 10
+        with pytest.raises(logstore.OptionError):
+            views.group_rows(store, b"x", views.GroupPlace("odd"))
+    with served(tmp_path / "s") as address:
+        assert ask(address, "/stream?name=x&after=odd")[0] == 400
+        assert ask(address, "/stream?name=x&after=ff&groups=9")[0] == 200
+
+
+def batched_names(prefix: str, count: int) -> Iterator[list[str]]:
+    names = [f"{prefix}{n:05}" for n in range(count)]
+    return (names[at : at + 500] for at in range(0, count, 500))
 
 
 def test_names_that_are_no_text_have_addresses(address: str) -> None:

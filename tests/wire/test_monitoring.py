@@ -136,6 +136,143 @@ def test_errors_in_pipelines_and_transactions_are_counted(served: Served) -> Non
         assert info_fields(line, "errorstats") == {"errorstat_ERR": "count=22"}
 
 
+COUNTED = """
+XADD s * f v
+XADD s 9999999999999-1 f v
+XADD s 1-1 f v
+XADD s * f
+XADD
+XLEN s
+XRANGE s - +
+XRANGE s x +
+CONFIG GET port
+CONFIG FOO
+CONFIG GET
+NOSUCH
+EXEC
+XREAD COUNT 1 STREAMS s 0
+XREAD BLOCK 1 STREAMS s $
+XGROUP CREATE s g 0
+XGROUP CREATE s g 0
+XGROUP CREATE none g 0
+XREADGROUP GROUP g c COUNT 1 STREAMS s >
+XREADGROUP GROUP g c BLOCK 1 STREAMS s >
+XREADGROUP GROUP g c BLOCK 1 STREAMS s >
+XREADGROUP GROUP none c STREAMS s >
+XACK s g 1-1
+MULTI
+MULTI
+XADD s * f v
+XADD s 1-1 f v
+XADD s NOMKSTREAM
+XLEN s
+XADD
+EXEC
+MULTI
+XADD s * f v
+XADD s * f v
+XADD s 1-1 f v
+XADD s * MAXLEN x f v
+XLEN s
+XGROUP CREATE none g 0
+EXEC
+MULTI
+XLEN s
+DISCARD
+SETEX a
+AUTH a b c d
+CLIENT GETNAME
+XTRIM s MAXLEN 1
+XDEL s 1-1
+DEL s
+TIME
+""".strip().splitlines()
+_TIMES = re.compile(r"usec=\d+,usec_per_call=\d+\.\d\d,")
+
+
+def commandstats(line: Line) -> dict[str, str]:
+    """INFO commandstats, without times."""
+    found = info_fields(line, "commandstats")
+    for each in found.values():
+        assert _TIMES.search(each)
+    return {name: _TIMES.sub("", told) for name, told in found.items()}
+
+
+def test_calls_of_commands_are_counted_as_by_the_peers(peer: Peer, served: Served) -> None:
+    with Line(served.port) as ours, Line(peer.port) as theirs:
+        theirs("FLUSHALL")
+        for line in (ours, theirs):
+            line("CONFIG", "RESETSTAT")
+            for at, words in enumerate(COUNTED):
+                nested = words == COUNTED[at - 1] == "MULTI"
+                if not nested or peer.name == "redis":  # Valkey, and our profile of it, reject it
+                    line(*words.split())
+        mine, other = commandstats(ours), commandstats(theirs)
+        other.pop("cmdstat_setex", None)  # of a type that is not here
+        assert mine == other
+        assert mine["cmdstat_xadd"] == "calls=7,rejected_calls=4,failed_calls=2"
+        assert mine["cmdstat_config|resetstat"] == "calls=1,rejected_calls=0,failed_calls=0"
+        assert "cmdstat_info" in commandstats(ours)
+        shown = [line("INFO").decode() for line in (ours, theirs)]
+        assert not any("Commandstats" in text for text in shown)
+        shown = [line("INFO", "all").decode() for line in (ours, theirs)]
+        assert all("\r\n\r\n# Commandstats\r\ncmdstat_" in text for text in shown)
+        for line in (ours, theirs):
+            line("CONFIG", "RESETSTAT")
+        assert commandstats(ours) == commandstats(theirs)
+
+
+def test_calls_of_a_user_without_the_right_are_counted_as_by_the_peers(
+    peer: Peer, served: Served
+) -> None:
+    with Line(served.port) as ours, Line(peer.port) as theirs:
+        try:
+            for line, port in ((ours, served.port), (theirs, peer.port)):
+                line("ACL", "SETUSER", "eve", "on", "nopass", "~a*", "+@all", "-xlen", "-acl")
+                with Line(port) as other:
+                    other("AUTH", "eve", "x")
+                    other("CONFIG", "RESETSTAT")
+                    for words in (
+                        "XLEN a",
+                        "XADD b * f v",
+                        "ACL WHOAMI",
+                        "ACL FOO",
+                        "XADD a * f v",
+                    ):
+                        other(*words.split())
+                    other.send(request([b"XADD", b"b", b"*", b"a", b"1"]) * 5)
+                    for _ in range(5):
+                        assert isinstance(other.reply(), Refusal)
+            assert commandstats(ours) == commandstats(theirs)
+        finally:
+            theirs("ACL", "DELUSER", "eve")
+
+
+def test_adds_are_counted_on_each_way(served: Served) -> None:
+    """One by one, of clients in turns, in a pipeline, in one with others amid them, and refused."""
+    add = request([b"XADD", b"s", b"*", b"f", b"v"])
+    with Line(served.port) as one, Line(served.port) as other:
+        one("CONFIG", "RESETSTAT")
+        for line in (one, other, one, other):
+            line("XADD", "s", "*", "f", "v")
+        one.send(add * 20)
+        assert not any(isinstance(one.reply(), Refusal) for _ in range(20))
+        one.send((add + request([b"XLEN", b"s"])) * 3 + add * 2)
+        for _ in range(8):
+            one.reply()
+        one("XADD", "full", "18446744073709551615-18446744073709551615", "f", "v")
+        one.send(request([b"XADD", b"full", b"*", b"f", b"v"]) * 7)
+        for _ in range(7):
+            one.reply()
+        one("XADD", "full", "*", "f", "v")
+        found = info_fields(one, "commandstats")
+        assert _TIMES.sub("", found["cmdstat_xadd"]) == (
+            f"calls={4 + 20 + 5 + 1 + 7 + 1},rejected_calls=0,failed_calls=8"
+        )
+        assert found["cmdstat_xlen"].startswith("calls=3,")
+        assert int(found["cmdstat_xadd"].split("usec=")[1].split(",")[0]) > 0
+
+
 def test_monitor_tells_what_others_ask(redis_peer: Peer, served: Served) -> None:
     found = []
     for port in (served.port, redis_peer.port):

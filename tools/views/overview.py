@@ -72,8 +72,7 @@ def info(output: Output, path: Path, name: str | None, full: bool, count: int) -
 # -- for people --------------------------------------------------------------------------------
 def _of_store(found: StoreInfo) -> Iterator[tuple[str, str]]:
     log = f"{showing.size(found.log_bytes)} in {showing.counted(found.segments, 'segment')}"
-    live = f"{showing.size(found.live_node_bytes)} in {showing.counted(found.nodes, 'sealed node')}"
-    deleted = "nothing that is still in the log"
+    deleted = "no entry that is still in the log"
     if found.deleted_bytes:
         since = showing.ago(showing.at(found.oldest_deleted_segment_ms))
         size = showing.size(found.deleted_bytes)
@@ -95,9 +94,9 @@ def _of_store(found: StoreInfo) -> Iterator[tuple[str, str]]:
     if found.scheduled:
         yield "scheduled", showing.counted(found.scheduled, "entry waits", "entries wait")
     yield "log", log
-    yield "live", live
-    yield "deleted", deleted
+    yield from _parts_of_log(found)
     yield "reclaimable", back
+    yield "deleted", deleted
     yield "pins", pins
     yield "index", f"{showing.size(found.index_bytes)}, generation {found.index_generation}"
     yield "on disk", showing.size(found.disk_bytes)
@@ -370,8 +369,7 @@ def _usage_sums(found: SpaceUsage) -> Iterator[tuple[str, str]]:
 
     whole = found.log_bytes
     yield "log", f"{showing.size(whole)} in {showing.counted(len(found.segments), 'segment')}"
-    for name, part in zip(PARTS, _bytes_of(found, PARTS).values(), strict=True):
-        yield f"  {name}", f"{showing.size(part)}, {showing.share(part, whole)}"
+    yield from _parts_of_log(found)
     kept = [use.size_bytes for use in found.segments if use.pins]
     if found.pins:
         yield "  pinned", f"{showing.size(sum(kept))} in {showing.counted(len(kept), 'segment')}"
@@ -384,6 +382,12 @@ def _usage_sums(found: SpaceUsage) -> Iterator[tuple[str, str]]:
 
 
 PARTS = ("live", "tombstoned", "dead")
+
+
+def _parts_of_log(found: StoreInfo | SpaceUsage) -> Iterator[tuple[str, str]]:
+    """What is in the log, in the words that all views of it have."""
+    for name, part in zip(PARTS, _bytes_of(found, PARTS).values(), strict=True):
+        yield f"  {name}", f"{showing.size(part)}, {showing.share(part, found.log_bytes)}"
 
 
 def _bytes_of(found: Any, parts: Sequence[str]) -> dict[str, int]:

@@ -162,7 +162,10 @@ def _head(then: Sample, now: Sample, width: int) -> list[str]:
     log = _rate(then, now, then.one("log_bytes"), now.one("log_bytes"))
     behind_s = now.one("not_durable_seconds")
     behind = f" for {behind_s:.1f} s" if behind_s else ""
-    compacted = showing.ago(showing.at(int(now.one("compacted_timestamp_seconds") * 1000)))
+    compacted = "no compaction since it is open"
+    if now.one("compacted_timestamp_seconds"):
+        ago = showing.ago(showing.at(int(now.one("compacted_timestamp_seconds") * 1000)))
+        compacted = f"compacted {ago}"
     waiting = sum(now.numbers["group_waiting"].values())
     facts = [
         f"{_per_s(adds)} adds/s",
@@ -172,7 +175,7 @@ def _head(then: Sample, now: Sample, width: int) -> list[str]:
         + showing.counted(int(now.one("segments")), "segment"),
         f"not durable {showing.size(int(now.one('not_durable_bytes')))}{behind}",
         f"reclaimable {showing.size(int(now.one('reclaimable_bytes')))}",
-        f"compacted {compacted}" if now.one("compacted_timestamp_seconds") else "never compacted",
+        compacted,
         f"{showing.counted(int(now.one('pins')), 'pin')} on "
         + showing.size(int(now.one("pinned_bytes"))),
         f"{showing.size(int(now.one('file_system_free_bytes')))} free",

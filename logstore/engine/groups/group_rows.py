@@ -176,22 +176,20 @@ def group_page(
     if record is None:
         raise StreamNotFoundError("no such key: the stream does not exist", stream=stream)
     groups, following = view.index.groups.page_of_stream(record.number, after, PAGE_ROWS)
-    rows = [
-        (
-            GroupRow(
-                row.name,
-                row.consumers,
-                row.pending,
-                row.last,
-                None if row.entries_read == UNKNOWN else row.entries_read,
-                lag(record, row),
-                SettingRows(view.index).group(row.number),
-            ),
-            row.number,
-        )
-        for row in groups
-    ]
-    return rows, following
+    settings = SettingRows(view.index)
+    return [(_group_row(record, row, settings), row.number) for row in groups], following
+
+
+def _group_row(record: StreamRecord, row: GroupRecord, settings: SettingRows) -> GroupRow:
+    return GroupRow(
+        row.name,
+        row.consumers,
+        row.pending,
+        row.last,
+        None if row.entries_read == UNKNOWN else row.entries_read,
+        lag(record, row),
+        settings.group(row.number),
+    )
 
 
 def consumer_rows(view: Snapshot, stream: bytes, group: bytes, now_ms: int) -> list[ConsumerRow]:
@@ -205,17 +203,17 @@ def consumer_rows(view: Snapshot, stream: bytes, group: bytes, now_ms: int) -> l
 
 
 def consumer_page(
-    view: Snapshot, stream: bytes, group: bytes, after: int, now_ms: int
+    view: Snapshot, stream: bytes, group: bytes, after: int, now_ms: int, most: int = PAGE_ROWS
 ) -> tuple[list[ConsumerRow], int | None]:
-    """Some of the rows of ``consumer_rows``, in no order, and what to give as ``after`` for the
-    next ones (None: there are none); ``after`` is 0 for the first."""
+    """At most ``most`` of the rows of ``consumer_rows``, in no order, and what to give as ``after``
+    for the next ones (None: there are none); ``after`` is 0 for the first."""
     record = view.record(stream)
     if record is None:
         raise StreamNotFoundError("no such key: the stream does not exist", stream=stream)
     group_record = view.index.group(record.number, group)
     if group_record is None:
         raise admin.no_group(stream, group)
-    consumers = view.index.groups.page_of_consumers(group_record.number, after, PAGE_ROWS)
+    consumers = view.index.groups.page_of_consumers(group_record.number, after, most)
     rows = [
         ConsumerRow(
             row.name,
@@ -227,7 +225,7 @@ def consumer_page(
         )
         for row in consumers
     ]
-    return rows, consumers[-1].number if len(consumers) == PAGE_ROWS else None
+    return rows, consumers[-1].number if len(consumers) == most else None
 
 
 def group_number(view: Snapshot, stream: bytes, group: bytes) -> int | None:
@@ -238,11 +236,14 @@ def group_number(view: Snapshot, stream: bytes, group: bytes) -> int | None:
 
 
 def group_row(view: Snapshot, stream: bytes, group: bytes) -> GroupRow:
-    """One group's row of XINFO GROUPS; GroupNotFoundError."""
-    for row in group_rows(view, stream):
-        if row.name == group:
-            return row
-    raise admin.not_found(stream, group)
+    """One group's row of XINFO GROUPS; StreamNotFoundError, GroupNotFoundError."""
+    record = view.record(stream)
+    if record is None:
+        raise StreamNotFoundError("no such key: the stream does not exist", stream=stream)
+    found = view.index.group(record.number, group)
+    if found is None:
+        raise admin.not_found(stream, group)
+    return _group_row(record, found, SettingRows(view.index))
 
 
 def held(view: Snapshot, stream: bytes, group: bytes, consumer: bytes) -> int:

@@ -1,19 +1,33 @@
 """The log as of a moment, for what copies it or relies on it: none of its files is shorter than the
 store knows, and what is copied is read and found sound.
 
+A handle that only reads has it, too, also one on a read-only mount: its moment is that up to which
+it has followed the log, which has all that was acknowledged before it looked. LOCK is not needed
+for that, as what is published never changes. What keeps compaction away is the maintenance lock,
+which needs no permission to write; another mount of the same file system shares it.
+
 Invariants: the maintenance lock is held, so no segment goes meanwhile; what is found damaged is a
 DamagedStoreError, before anything is made of it; nothing is changed here.
 """
 
 from __future__ import annotations
 
+import errno
+from contextlib import closing
 from pathlib import Path
 
 from logstore import format as fmt
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.engine import Engine
-from logstore.errors import CorruptFrameError, DamagedStoreError, UnreadableError
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
+from logstore.errors import (
+    CorruptFrameError,
+    DamagedStoreError,
+    FileSystemError,
+    UnreadableError,
+)
 from logstore.fs import File
 from logstore.log import chain, file_names, hint, log_reader
 from logstore.tuples import NamedTuple
@@ -39,12 +53,19 @@ class LogMoment(NamedTuple):
 def now(engine: Engine, committer: Committer) -> LogMoment:
     """The log as it is now; DamagedStoreError if a part of it is missing."""
     fs, store = engine.fs, engine.path
-    with committer.locked() as words:
-        pass
-    durability.flush(engine, committer)
+    holding: set[int] = set()
+    if engine.options.readonly:
+        applied, active, holding = snapshot.read(engine, _followed)
+        _sync(engine, active)
+    else:
+        with committer.locked() as words:
+            applied, active = words.applied, words.active_segment
+        durability.flush(engine, committer)
     # Nothing was ever committed: the first segment's header.
-    position = words.applied or fmt.position(words.active_segment, fmt.SEGMENT_HEAD_BYTES)
+    position = applied or fmt.position(active, fmt.SEGMENT_HEAD_BYTES)
     pieces = upto(engine, position)
+    for number in sorted(holding - {piece.link.number for piece in pieces}):
+        raise damaged(number, 0, "a segment is missing; did another machine remove it just now?")
     active = fmt.segment_of(position)
     hints = [
         file_names.hint(store, piece.link.number) for piece in pieces if piece.link.number != active
@@ -52,9 +73,31 @@ def now(engine: Engine, committer: Committer) -> LogMoment:
     checkpoints = [
         file_names.checkpoint(store, each)
         for each in file_names.checkpoints(fs, store)
-        if each <= words.applied
+        if each <= applied
     ]
-    return LogMoment(words.applied, active, pieces, [*filter(fs.exists, hints), *checkpoints])
+    return LogMoment(applied, active, pieces, [*filter(fs.exists, hints), *checkpoints])
+
+
+def _followed(view: Snapshot) -> tuple[int, int, set[int]]:
+    """Up to where a handle that only reads has taken the log in, the active segment there, and the
+    segments in which nodes live."""
+    rows = view.index.segment_rows().items()
+    return (
+        view.meta.applied,
+        view.meta.active_segment,
+        {number for number, row in rows if row.live_nodes},
+    )
+
+
+def _sync(engine: Engine, number: int) -> None:
+    """Make a segment durable that may not be written here: whoever has a copy of what a crash took
+    from the store could not tell that both differ. Sealed segments are durable."""
+    with closing(engine.fs.open(file_names.segment(engine.path, number))) as file:
+        try:
+            file.sync()
+        except FileSystemError as exc:
+            if exc.errno not in (errno.EINVAL, errno.EROFS):
+                raise  # else the file system is one that nobody can write to
 
 
 def upto(engine: Engine, position: int) -> list[LogPiece]:

@@ -1,7 +1,9 @@
 """The compiled read core, where it was built, and the cache of nodes that fits.
 
 Invariants: chosen once, when this is imported; who asks for the pure codec (LOGSTORE_CODEC) gets
-nothing that is compiled from Cython. It may not know what they do.
+nothing that is compiled from Cython. What was compiled of other sources is refused: where its
+frames or the words of WAKE are others than those of the modules in Python, both would write to one
+store. It may not know what they do.
 """
 
 from __future__ import annotations
@@ -10,8 +12,11 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from logstore import format as fmt
 from logstore.codec import codec_name
 from logstore.engine.reading.reader_interface import NODES_MAX_BYTES
+from logstore.engine.shm import control_block, wait_words
+from logstore.errors import UsageError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -21,13 +26,45 @@ if TYPE_CHECKING:
 
 
 def native_module(name: str) -> ModuleType | None:
-    """A compiled module; None where it was not built, or the pure codec is asked for."""
+    """A compiled module; None where it was not built, or the pure codec is asked for. UsageError
+    for one that was built of other sources."""
     if codec_name() != "native":
         return None
     try:
-        return importlib.import_module(name)
+        found = importlib.import_module(name)
     except ImportError:
         return None
+    other = _other_number(found)
+    if other:
+        raise UsageError(
+            f"{found.__file__} was compiled from other sources than those that are here ({other} "
+            "is not the same): build it again ('pip install .', or in a clone 'python setup.py "
+            "build_ext --inplace'), or run without it: LOGSTORE_CODEC=pure"
+        )
+    return found
+
+
+def _other_number(native: Any) -> str:
+    """The first number of a layout that is another one in a compiled module; "": all are the
+    same."""
+    try:
+        words, log_words, layout = native.words(), native.log_words(), native.layout()
+    except AttributeError:
+        return "all of it"
+    for name, value in words.items():
+        module = control_block if hasattr(control_block, name) else wait_words
+        ours = getattr(module, name, None)
+        if value != (ours() if callable(ours) else ours):
+            return str(name)
+    begin = words["_LOG_OFFSET"]
+    if log_words != tuple(range(begin, begin + 8 * len(control_block.LogWords._fields), 8)):
+        return "LogWords"
+    for name, value in layout.items():
+        kind = fmt.Kind.__members__.get(name)
+        ours = getattr(fmt, name, None) if kind is None else kind
+        if value != getattr(ours, "size", ours):
+            return str(name)
+    return ""
 
 
 native_or_none = native_module("logstore.engine.reading.native")

@@ -4,7 +4,8 @@ run.
 Invariants: ``wait`` sleeps only if the word holds what was expected, which the kernel compares
 under its own lock, so that a change before the sleep is never missed; it may wake without a cause,
 and never sleeps longer than asked. The interpreter is let go of meanwhile; a signal ends the sleep.
-Elsewhere than Linux waiting is a short sleep, and waking does nothing: callers look again anyway.
+Elsewhere than Linux waiting is looking at the word again and again, less often the longer it
+stays, and waking does nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from logstore.mapped import NATIVE
 
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1  # shared between processes: without FUTEX_PRIVATE_FLAG
 _CALLS = {"x86_64": 202, "aarch64": 98}
-_POLL_S = 0.001
+_POLL_S, _POLL_MAX_S = 0.001, 0.032  # between two looks where there is no futex
 WAKE_ALL = (1 << 31) - 1
 
 _call = _CALLS.get(os.uname().machine) if sys.platform == "linux" else None
@@ -48,12 +49,21 @@ def wait(address: int, expected: int, timeout_s: float) -> None:
         return
     libc = _libc()
     if libc is None:
-        time.sleep(min(timeout_s, _POLL_S))
+        _poll(address, expected, timeout_s)
         return
     ctypes, whole = _ctypes(), int(timeout_s)
     timeout = struct.pack("@ll", whole, int((timeout_s - whole) * 1e9))
     word, value = ctypes.c_void_p(address), ctypes.c_uint(expected)
     libc.syscall(_call, word, _FUTEX_WAIT, value, timeout, None, 0)
+
+
+def _poll(address: int, expected: int, timeout_s: float) -> None:
+    """The same where there is no futex."""
+    word = _ctypes().c_uint.from_address(address)
+    pause_s, end = _POLL_S, time.monotonic() + timeout_s
+    while word.value == expected and (left := end - time.monotonic()) > 0:
+        time.sleep(min(pause_s, left))
+        pause_s = min(2 * pause_s, _POLL_MAX_S)
 
 
 def fence(address: int) -> None:

@@ -1,8 +1,10 @@
 """The identity of this process, and whether another one is alive: pids, start times, namespaces.
 
 Invariants: a pid alone names nobody; it counts together with its start time. Reads /proc where
-there is one, and says "unknown" (0) where there is none; a process that /proc hides, but that a
-signal would reach, lives. A file of /proc that is open speaks of the process for which it was
+there is one, and says "unknown" (0) where there is none, as on macOS; a process that a signal would
+reach lives then, and so does one that /proc hides. So there who got the pid of a process that ended
+is taken for it, and so is one that ended and was not reaped: what it held is kept until that ends,
+too. A file of /proc that is open speaks of the process for which it was
 opened, and of none that got its pid since.
 """
 
@@ -34,9 +36,13 @@ class Identity(NamedTuple):
     start: int  # clock ticks since boot; 0: not known
 
     def is_gone(self) -> bool:
-        """Whether it surely ended; never for a process of another host, boot or namespace."""
-        same = bool(self.system) and self.system == system()
-        return same and bool(self.start) and not lives(self.pid, self.start)
+        """Whether it surely ended; never for a process of another host, boot or namespace. Without
+        a /proc there are no namespaces, and a process of another boot has ended as well."""
+        if has_proc():
+            same = bool(self.system) and self.system == system() and bool(self.start)
+        else:
+            same = not self.system and self.host == os.uname().nodename
+        return same and not lives(self.pid, self.start)
 
 
 def identity(pid: int = 0) -> Identity:
@@ -65,6 +71,11 @@ def ancestor(command: str) -> int:
     return 0
 
 
+def has_proc() -> bool:
+    """Whether the system tells of processes by /proc: else nobody's start is known."""
+    return os.path.exists("/proc/self/stat")
+
+
 def start_ticks(pid: int) -> int:
     """Clock ticks since boot at which ``pid`` started; 0 if it is gone or unknown."""
     try:
@@ -80,7 +91,7 @@ def lives(pid: int, start: int) -> bool:
 
 def state_of(pid: int, start: int) -> int:
     """``GONE``, ``RUNS``, or ``STOPPED``, by a signal or a debugger: it goes on, or is killed. One
-    that only waits to be reaped is gone.
+    that only waits to be reaped is gone. ``start`` 0: it is not known.
     """
     known = _watched.get((pid, start))
     if known is not None:
@@ -89,19 +100,19 @@ def state_of(pid: int, start: int) -> int:
     try:
         file = SystemFile(f"/proc/{pid}/stat")
         fields = file.read(STAT_MAX_BYTES).rsplit(b")", 1)[1].split(None, 20)
-        if int(fields[19]) != start:
+        if start and int(fields[19]) != start:
             return GONE
     except (OSError, IndexError, ValueError):
-        return GONE if start and not _is_hidden(pid) else RUNS
+        return RUNS if _exists(pid) else GONE
     if len(_watched) >= WATCHED_MAX:
         forget()
     _watched[pid, start] = file
     return _STATES.get(fields[0], RUNS)
 
 
-def _is_hidden(pid: int) -> bool:
-    """Whether there is a process of this pid though /proc does not show it: mounted with hidepid
-    (ProtectProc of systemd) it hides the processes of other users.
+def _exists(pid: int) -> bool:
+    """Whether there is a process of this pid though /proc does not show it: there is none, or it is
+    mounted with hidepid (ProtectProc of systemd) and hides the processes of other users.
 
     When such a one started is not known, so it counts as the one that is asked for: what is taken
     over too late waits, what is taken over from the living is damaged.

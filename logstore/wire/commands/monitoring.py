@@ -53,6 +53,10 @@ _CLUSTER = (
 
 
 # -- INFO -----------------------------------------------------------------------------------------
+_NOT_BY_DEFAULT = frozenset({"commandstats"})
+_GROUPS = frozenset({"all", "everything", "default"})
+
+
 def _sections(client: Client) -> dict[str, dict[str, object]]:
     service, store = client.service, client.database.store
     engine, counts = opened_of(store).engine(), service.counts
@@ -109,6 +113,9 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
             **{f"logstore_{metric}": value for metric, value in metrics.items()},
         },
         "Replication": {"role": "master", "connected_slaves": 0},
+        "Commandstats": {
+            f"cmdstat_{command}": line for command, line in counts.of_commands().items()
+        },
         "Errorstats": {
             f"errorstat_{code}": f"count={counts.errors[code]}" for code in sorted(counts.errors)
         },
@@ -155,13 +162,15 @@ def _memory() -> dict[str, object]:
 
 def info(client: Client, words: Words) -> CommandStep:
     """As INFO."""
-    wanted = {shown(word).lower() for word in words.rest()}
+    wanted = {shown(word).lower() for word in words.rest()} or {"default"}
 
     def tell() -> Reply:
         parts: list[str] = []
         for title, fields in _sections(client).items():
-            if not wanted or wanted & {title.lower(), "all", "everything", "default"}:
-                lines = [f"{name}:{value}" for name, value in fields.items()]
+            name = title.lower()
+            groups = _GROUPS - {"default"} if name in _NOT_BY_DEFAULT else _GROUPS
+            if name in wanted or wanted & groups:
+                lines = [f"{field}:{value}" for field, value in fields.items()]
                 parts.append("\r\n".join([f"# {title}", *lines]) + "\r\n")
         return Verbatim("\r\n".join(parts).encode("utf-8", "surrogateescape"))
 

@@ -136,7 +136,7 @@ class AtOnce:
         added = commits.alone(lambda opened: opened.add_plain(key, fields) or None)
         if added is NOT_RUN:
             return False
-        self._tell_add(added)
+        self._tell_add(added, commits.took_ns)
         if self._transport.get_write_buffer_size():
             idle.set_result(iter(()))
         return True
@@ -152,21 +152,25 @@ class AtOnce:
             if added is NOT_RUN:
                 self._run(idle, self._batches.only(data), data)
             else:
-                self._tell_add(added)
+                self._tell_add(added, self._commits[self._session.database.number].took_ns)
                 self._rest(idle)
         except Exception as exc:  # noqa: BLE001  the task raises it; others wait for outcomes
             idle.set_exception(exc)
 
-    def _tell_add(self, added: Reply | NotRun) -> None:
+    def _tell_add(self, added: Reply | NotRun, took_ns: int) -> None:
         """Answer an add: its ID, or what failed it."""
         session = self._session
         session.last_command = "xadd"
         counts = session.service.counts
         counts.count(1)
         if type(added) is StreamID:
+            adds = counts.adds
+            adds.calls += 1
+            adds.ns += took_ns
             reply = self._told_ids(*added, 1)
         else:
             assert not isinstance(added, NotRun)
+            counts.called("xadd", 1, took_ns, 1)
             counts.note((added,))
             reply = encode(added, session.protocol)
         self._write(reply)

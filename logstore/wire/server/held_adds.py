@@ -90,6 +90,7 @@ class GroupCommit:
         self._slow = Slowness()  # of commits in the loop's thread
         self._held: list[HeldAdd] = []
         self._added_last = 0  # whose plain add came last: an identity
+        self.took_ns = 0  # the commit beside the pipeline that was made last, each add of it
 
     async def run(self, steps: Sequence[CommandStep], output: Output) -> list[Reply]:
         """Hand in, and wait: the replies of the first of the steps, perhaps of none.
@@ -119,7 +120,7 @@ class GroupCommit:
             return NOT_RUN
         begun_ns = time.perf_counter_ns()
         done = self._runner.beside(work)
-        self._slow.note(begun_ns)
+        self.took_ns = self._slow.note(begun_ns)
         return done
 
     def come_by_turns(self, client: object) -> bool:
@@ -141,6 +142,7 @@ class GroupCommit:
             some, ids = held[at : at + HELD_MAX_ADDS], list[StreamID | None]()
             entries = [(add.key, add.fields, None) for add in some]
             failed = self.alone(partial(_add_each, entries, ids))
+            self.took_ns //= len(some)
             for place, add in enumerate(some):
                 id = ids[place] if place < len(ids) else NOT_RUN
                 add.on_outcome(failed if id is None else id)
