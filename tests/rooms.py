@@ -58,6 +58,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "logstore.transfer": ("transfer",),
     "logstore.valkey": ("wire",),
     "logstore.web": ("web",),
+    "logstore.where": ("schema",),
     "logstore.wire": ("wire",),
 }
 # Files outside the packages, and what tests them.

@@ -6,6 +6,7 @@ Invariant: what only reads opens the store read-only. Entries are printed as the
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.errors import StreamNotFoundError
+from logstore.errors import OptionError, StreamNotFoundError
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH
 from logstore.tools.command_output import Output
@@ -23,12 +24,43 @@ if TYPE_CHECKING:
     from logstore.options import Sync
 
 
-def wanted(pairs: tuple[str, ...]) -> dict[bytes, bytes] | None:
-    """The conditions of --where; None: there are none."""
-    where = dict(split_pair(pair) for pair in pairs)
-    if len(where) < len(pairs):
+_PLAIN_PAIR = re.compile(r"""[^\s=<>!'"()]+(?:=[^\s'"()]*)?""")
+
+
+def wanted(given: tuple[str, ...]) -> dict[bytes, bytes] | str | None:
+    """What --where asks for, all of it; None: nothing. FIELD=VALUE is what is stored, and all else
+    a condition."""
+    texts = [each for each in given if not _is_pair(each)]
+    pairs = [split_pair(each) for each in given if each not in texts]
+    if len(dict(pairs)) < len(pairs):
         raise click.BadParameter("a field is given twice: all conditions must hold")
-    return where or None
+    if not texts:
+        return dict(pairs) or None
+    if pairs:
+        raise click.BadParameter(
+            "a condition and FIELD=VALUE do not go together: write the latter as one, "
+            f"{_said(pairs)}"
+        )
+    return " and ".join(f"({each})" for each in texts) if len(texts) > 1 else texts[0]
+
+
+def _said(pairs: list[tuple[bytes, bytes]]) -> str:
+    field, value = (part.decode("utf-8", "replace") for part in pairs[0])
+    return f"{field} = " + "'" + value.replace("'", "''") + "'"
+
+
+def _is_pair(text: str) -> bool:
+    """Whether a text is FIELD=VALUE, or was meant to be: a word with or without a value, or what
+    is no condition and has no quotes."""
+    if _PLAIN_PAIR.fullmatch(text):
+        return True
+    from logstore.where.condition_text import parse  # here, for help must load fast
+
+    try:
+        parse(text)
+    except OptionError:
+        return "=" in text and not any(sign in text for sign in "'<>")
+    return False
 
 
 def split_pair(pair: str) -> tuple[bytes, bytes]:
@@ -40,7 +72,11 @@ def split_pair(pair: str) -> tuple[bytes, bytes]:
 
 
 where_option = click.option(
-    "--where", metavar="FIELD=VALUE", multiple=True, help="Only entries that have it; repeatable."
+    "--where",
+    metavar="CONDITION",
+    multiple=True,
+    help="Only entries for which it holds: FIELD=VALUE, or such as \"temp > 20 and room = 'a'\"; "
+    "repeatable.",
 )
 
 

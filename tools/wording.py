@@ -52,15 +52,18 @@ def _is_plain(character: str) -> bool:
 
 def entry_line(entry: Entry[bytes]) -> str:
     """An entry on one line: its ID, then field=value, quoted as a shell would want them."""
-    parts = (f"{readable(name)}={readable(value)}" for name, value in entry.pairs)
+    from logstore.api.entry import stored_pairs  # here, for help must load fast
+
+    parts = (f"{readable(name)}={readable(value)}" for name, value in stored_pairs(entry))
     return " ".join([str(entry.id), *map(quoted, parts)])
 
 
 def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
     """An entry for JSON, in the first of the three forms that is faithful."""
+    from logstore.api.entry import stored_pairs
     from logstore.scan import scan_records
 
-    return scan_records.entry_object(str(entry.id), entry.pairs)
+    return scan_records.entry_object(str(entry.id), stored_pairs(entry))
 
 
 def text_or_base64(raw: bytes) -> str:

@@ -86,7 +86,7 @@ from logstore.options import GroupSettings, Length, NackMode, StreamSettings, Sy
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logstore.api.entry_reads import Matching, Where
+    from logstore.api.entry_reads import Matching, MatchingEach, Where
     from logstore.api.group import OnDead
     from logstore.api.values import ValueCodec
     from logstore.engine.groups.ack import Fence
@@ -646,9 +646,7 @@ class AsyncStore(Generic[T]):
         # What "$" and ``since`` stand for is settled when the iteration begins.
         arguments.check_count(count, "count")
         arguments.deadline_of(timeout)
-        from logstore.api.entry_reads import matching
-
-        found = matching(where, opened_of(self._store).encoding)
+        found = self._store._matching(where)
         return self._follow(after, since, timeout, count or reading.FOLLOW_COUNT, found)
 
     async def _follow(
@@ -657,7 +655,7 @@ class AsyncStore(Generic[T]):
         since: When | None,
         timeout: Length | None,
         count: int,
-        where: Matching | None = None,
+        where: Matching | MatchingEach | None = None,
     ) -> AsyncIterator[tuple[T, Entry[T]]]:
         opened = opened_of(self._store)
 

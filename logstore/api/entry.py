@@ -250,6 +250,11 @@ def pairs_of(flat: Sequence[Any], encoding: str | Decoding | None) -> list[tuple
     return encoding.pairs(flat)
 
 
+def stored_pairs(entry: Entry[T]) -> list[tuple[T, T]]:
+    """The pairs of an entry as they are stored, also if a codec or a schema reads its values."""
+    return pairs_of(entry._flat, None)
+
+
 _field_value = codec().field_value
 _MISSING: Any = object()
 # Where the codec is compiled, an entry's fields are made without a call of Python.

@@ -134,6 +134,10 @@ class Matching:
         self._values = values  # how the entries are read
         self._condition = condition  # what must hold besides
 
+    def of(self, name: bytes) -> Matching:  # noqa: ARG002
+        """The same for every stream."""
+        return self
+
     @property
     def interval(self) -> ranges.Interval:
         """The first and the last ID that can match; reversed if there is none."""
@@ -211,6 +215,25 @@ def matching_text(
     else:
         condition = EntryCondition(node, column_name(name), partial(_decoded, decode.decode))
     return Matching(condition.sought, encoding, values, condition)
+
+
+class MatchingEach:
+    """What finds the entries of several streams for which the text of a condition holds, each by
+    its own schema. OptionError at once for what is no condition."""
+
+    def __init__(
+        self, where: str, encoding: str | None, schema_of: Callable[[bytes], Schema | None]
+    ) -> None:
+        from logstore.where.condition_text import parse
+
+        parse(where)
+        self._text = where
+        self._encoding = encoding
+        self._schema_of = schema_of
+
+    def of(self, name: bytes) -> Matching:
+        """That of a stream, as its schema is now. SchemaError, OptionError if it does not fit."""
+        return matching_text(self._text, name, self._encoding, None, self._schema_of(name))
 
 
 def _decoded(decode: Callable[[bytes], Any], text: bytes) -> Any:
@@ -610,12 +633,16 @@ class Following(Generic[T]):
         opened: OpenStore[T],
         after: Mapping[bytes, IDLike],
         count: int,
-        where: Matching | None = None,
+        where: Matching | MatchingEach | None = None,
     ) -> None:
         self._opened: OpenStore[T] = opened
         self._count = count
-        self._where = where
-        begun = {name: start_of(opened, name, given, where) for name, given in after.items()}
+        self._where: dict[bytes, Matching | None] = {
+            name: None if where is None else where.of(name) for name in after
+        }
+        begun = {
+            name: start_of(opened, name, given, self._where[name]) for name, given in after.items()
+        }
         self._newest: list[tuple[T, Entry[T]]] = [
             (opened.text(name), entry) for name, start in begun.items() for entry in start.newest
         ]
@@ -633,15 +660,16 @@ class Following(Generic[T]):
             if above == MAX_ID:
                 continue
             # The last ID is looked up first: what comes after is for the next look.
-            upto = MAX_ID if self._where is None else self._last(name)
+            where = self._where[name]
+            upto = MAX_ID if where is None else self._last(name)
             entries_now = list(
-                entries(self._opened, name, above.next(), upto, self._count, where=self._where)
+                entries(self._opened, name, above.next(), upto, self._count, where=where)
             )
             if entries_now:
                 found += [(self._opened.text(name), entry) for entry in entries_now]
-            if len(entries_now) == self._count or (entries_now and self._where is None):
+            if len(entries_now) == self._count or (entries_now and where is None):
                 self._above[name] = entries_now[-1].id
-            elif self._where is not None:
+            elif where is not None:
                 self._above[name] = max(above, upto)
         found.sort(key=lambda each: each[1].id)
         return found
@@ -656,7 +684,7 @@ def follow_many(
     after: dict[bytes, IDLike],
     timeout: Length | None,
     count: int,
-    where: Matching | None = None,
+    where: Matching | MatchingEach | None = None,
 ) -> Iterator[tuple[T, Entry[T]]]:
     """Entries of several streams, and those that come."""
     following = Following(opened, after, count, where)

@@ -167,7 +167,7 @@ def make_scan(
     *,
     columns: Sequence[str] | Sequence[Target] | Mapping[str, pa.DataType | None] | None,
     schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None,
-    where: Sequence[tuple[str, str, Any]] | pc.Expression | None,
+    where: str | Sequence[tuple[str, str, Any]] | pc.Expression | None,
     batch_rows: int,
     merge: bool = False,
     guarded: bool = False,

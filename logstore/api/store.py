@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from logstore.api.entry_reads import Where
+    from logstore.api.entry_reads import Matching, MatchingEach, Where
     from logstore.api.group import OnDead
     from logstore.api.info import PinInfo, StoreInfo
     from logstore.api.scan import Scan
@@ -503,7 +503,7 @@ class Store(Generic[T]):
         Args:
             after: names of streams, for what comes from now on; or the ID to begin after by stream.
             since: a moment to begin with instead of "$", as in ``Stream.range``.
-            where: only entries whose fields have these values, as in ``Stream.range``.
+            where: only entries for which this holds, as in ``Stream.range``.
             timeout: seconds, timedelta or "1h" without an entry that end it; None: never.
             count: how many of each stream are read at once.
 
@@ -515,6 +515,7 @@ class Store(Generic[T]):
             InvalidIDError: an ID is not valid.
             OptionError: ``count``, ``timeout``, ``since`` or ``where`` is not valid, or two
                 beginnings are given.
+            SchemaError: ``where`` does not fit the schema of a stream.
             UsageError: no stream is named.
             EntryTypeError: a stream's name is neither str nor bytes, or a field or value of
                 ``where`` is of a type that is not stored.
@@ -522,13 +523,22 @@ class Store(Generic[T]):
             TooLargeError: a name has above 64 KiB.
         """
         from logstore.api import entry_reads as read
-        from logstore.api.entry_reads import matching
 
         arguments.check_count(count, "count")
         arguments.deadline_of(timeout)
-        found = matching(where, self._opened.encoding)
+        found = self._matching(where)
         begin = read.starts(self._opened, after, since)
         return read.follow_many(self._opened, begin, timeout, count or read.FOLLOW_COUNT, found)
+
+    def _matching(self, where: Where | None) -> Matching | MatchingEach | None:
+        """What finds the entries of any stream that match."""
+        from logstore.api import configuring
+        from logstore.api.entry_reads import MatchingEach, matching
+
+        opened = self._opened
+        if not isinstance(where, str):
+            return matching(where, opened.encoding)
+        return MatchingEach(where, opened.encoding, partial(configuring.stream_schema, opened))
 
     def merge(
         self,
@@ -580,7 +590,7 @@ class Store(Generic[T]):
         *,
         columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
         schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
-        where: Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
+        where: str | Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
         merge: bool = False,
         batch_rows: int = 65536,
     ) -> Scan:
@@ -604,6 +614,7 @@ class Store(Generic[T]):
             StreamNotFoundError: a stream is not there.
             InvalidIDError: an end is no ID.
             OptionError: the interval is reversed, or a column or condition cannot be.
+            SchemaError: the condition does not fit the schema of the streams.
             EntryTypeError, InvalidEntryError, TooLargeError: the name of a stream is not valid.
             UsageError: pyarrow is not installed.
         """

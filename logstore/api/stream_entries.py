@@ -159,8 +159,9 @@ class StreamEntries(Generic[T]):
             since: the smaller end as a moment: a timedelta (how long ago), an aware datetime, a
                 date, or text: ``"-1h"``, ``"2026-01-31"``, ``"2026-01-31T12:00Z"``.
             until: the larger end, likewise; of a day all is included.
-            where: only entries whose fields have these values, as ``{"level": "error"}``; they are
-                equal if an add stores them as the same bytes.
+            where: only entries for which a condition holds, ``"temp > 20 and room = 'a'"``, which
+                is compared by the stream's schema; or whose fields have these values, as
+                ``{"level": "error"}``, which are equal if an add stores them as the same bytes.
             count: at most so many entries; None: no limit, 0: none.
             reverse: from the newest entry on.
 
@@ -170,7 +171,9 @@ class StreamEntries(Generic[T]):
         Raises:
             InvalidIDError: an end is no ID.
             OptionError: ``start`` is above ``end``, an end is given twice or is no moment,
-                ``where`` is no mapping with a field, or ``count`` is negative.
+                ``where`` is neither a condition nor a mapping with a field, or ``count`` is
+                negative.
+            SchemaError: ``where`` does not fit the stream's schema.
             EntryTypeError: a field or value of ``where`` is of a type that is not stored.
             InvalidEntryError: one is text that the store's encoding cannot take.
         """
@@ -246,8 +249,8 @@ class StreamEntries(Generic[T]):
         Args:
             after: as in ``read``; what it stands for is settled at the call.
             since: a moment to begin with instead, as in ``range``.
-            where: only entries whose fields have these values, as in ``range``; ``"+"`` begins
-                with the last one of them.
+            where: only entries for which this holds, as in ``range``; ``"+"`` begins with the last
+                one of them.
             timeout: seconds, timedelta or "1h" without an entry that end it; None: never.
             count: how many are read at once.
 
@@ -258,6 +261,7 @@ class StreamEntries(Generic[T]):
             InvalidIDError: ``after`` is no ID.
             OptionError: ``count``, ``timeout``, ``since`` or ``where`` is not valid, or two
                 beginnings are given.
+            SchemaError: ``where`` does not fit the stream's schema.
             EntryTypeError: a field or value of ``where`` is of a type that is not stored.
             InvalidEntryError: one is text that the store's encoding cannot take.
         """
@@ -809,7 +813,7 @@ class StreamEntries(Generic[T]):
         *,
         columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
         schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
-        where: Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
+        where: str | Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
         batch_rows: int = 65536,
     ) -> Scan:
         """Entries of an interval as Arrow, to be read as often as wanted.
@@ -822,8 +826,9 @@ class StreamEntries(Generic[T]):
                 A value that is not of its type is null.
             schema: the types of columns, also as the text ``rider string, speed double``; None:
                 fields are text.
-            where: comparisons that must all hold, as ``[("speed", ">", 30)]``, or an expression of
-                pyarrow. Those of ``id``, ``ms``, ``ts`` and ``id_key`` also say where to read.
+            where: a condition, ``"speed > 30 and rider like 'N%'"``; or comparisons that must all
+                hold, as ``[("speed", ">", 30)]``; or an expression of pyarrow. Those of ``id``,
+                ``ms``, ``ts`` and ``id_key`` also say where to read.
             batch_rows: rows of a batch, at most.
 
         Returns:
@@ -833,6 +838,7 @@ class StreamEntries(Generic[T]):
         Raises:
             InvalidIDError: an end is no ID.
             OptionError: the interval is reversed, or a column or condition cannot be.
+            SchemaError: the condition does not fit the schema of the streams.
             UsageError: pyarrow is not installed.
         """
         from logstore.api.scan import make_scan

@@ -265,9 +265,8 @@ def _of_text(
     from logstore.where.condition_text import parse
 
     columns = _ScanColumns(known, kept)
-    is_closed = kept is not None and not kept.is_open
     names = [each.name for each in known.values() if not each.standard]
-    binding = Binding(columns.find, listed(names), kept=is_closed)
+    binding = Binding(columns.find, listed(names), kept=kept is not None)
     return _ArrowFilter(known, more).of(binding.bound(text, parse(text)))
 
 

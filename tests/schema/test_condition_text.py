@@ -121,7 +121,7 @@ def test_a_text_is_understood_as_sql_means_it(text: str, tree: Any) -> None:
         ("a like '" + "%" * 2000 + "'", "at most", "'" + "%" * 2000 + "'"),
     ],
 )
-def test_what_is_not_understood_is_shown_where_it_stands(text: str, why: str, place: str) -> None:
+def test_errors_show_the_place(text: str, why: str, place: str) -> None:
     with pytest.raises(OptionError, match=r"^where: ") as caught:
         parse(text)
     said, line, caret = caught.value.message.split("\n")

@@ -296,7 +296,7 @@ LITERALS = st.sampled_from([
 
 
 @given(st.lists(WILD, min_size=1, max_size=8), st.sampled_from(["x", "x.a"]), SIGNS, LITERALS)
-def test_whatever_is_stored_a_range_and_a_scan_answer_alike(
+def test_any_stored_bytes_are_compared_alike(
     store: logstore.Store[bytes], texts: list[bytes], name: str, sign: str, literal: str
 ) -> None:
     stream = store.stream(f"wild {next(NAMES)}")

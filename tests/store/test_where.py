@@ -166,6 +166,10 @@ def test_the_asyncio_face(tmp_path: Path) -> None:
             found = [each.id.ms async for each in stream.range(where=where, reverse=True)]
             assert found == [200, 150, 100, 50]
             assert (await first(stream.follow("60-0", where=where))).id == (100, 0)
+            text = "level = 'error' and ms > 60"
+            assert [each.id.ms async for each in stream.range(where=text)] == [100, 150, 200]
+            assert (await first(stream.follow("60-0", where=text))).id == (100, 0)
+            assert (await first(store.follow({"s": "0"}, where=text)))[1].id == (100, 0)
             waiting = asyncio.create_task(first(store.follow({"s": "200-0"}, where=where)))
             await stream.add({"level": "info"}, "201-0")
             await stream.add({"level": "error"}, "202-0")
@@ -175,6 +179,8 @@ def test_the_asyncio_face(tmp_path: Path) -> None:
             assert (await first(coded.follow("0", where={"ok": True})))["ok"] is True
             with pytest.raises(OptionError, match="where"):
                 store.follow(["s"], where={})
+            with pytest.raises(OptionError, match="where"):
+                store.follow(["s"], where="level = ")
 
     asyncio.run(main())
 

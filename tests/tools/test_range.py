@@ -118,6 +118,46 @@ def test_where_takes_the_values_that_fields_must_have(tmp_path: Path) -> None:
     assert invoke("range", path, "s", "--where", "a=1", "--where", "a=2").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        (["temp > 20"], [2, 3]), (["temp>=20.5 and room = 'a b'"], [3]), (["temp=20"], [1]),
+        (["temp > 19", "room = 'a'"], [1, 2]), (["room=a b"], [3]), (["room='a b'"], [3]),
+        (["note=x, 5"], []), (["note=a=b"], [2]), (["room=a", "temp=20.5"], [2]),
+        (["note = 'a=b' or temp between 1 and 20"], [1, 2]), (["note is null"], [1, 3]),
+    ],
+)  # fmt: skip
+def test_where_takes_conditions(tmp_path: Path, where: list[str], found: list[int]) -> None:
+    with logstore.open(tmp_path / "s") as store:
+        store["s"].configure(schema="temp double, room string, note string?")
+        store["s"].add({"temp": 20, "room": "a"}, "1-0")
+        store["s"].add({"temp": 20.5, "room": "a", "note": "a=b"}, "2-0")
+        store["s"].add({"temp": 21, "room": "a b"}, "3-0")
+    given = [part for each in where for part in ("--where", each)]
+    for command in ("range", "tail"):
+        told = objects(ok(command, tmp_path / "s", "s", *given, "--json"))
+        assert [int(each["id"].partition("-")[0]) for each in told] == found
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "why"),
+    [
+        (["temp > 'warm'"], 1, "no number"), (["temp >"], 1, "is missing"),
+        (["tmp > 5"], 1, "no column 'tmp'"), (["temp > 20 and room = 'a"], 1, "has no end"),
+        (["temp > 20", "room=a"], 2, "room = 'a'"), (["temp"], 2, "FIELD=VALUE"),
+        (["note=x > 5"], 1, "cannot stand"), (["(temp > 20"], 1, "')' is missing"),
+    ],
+)  # fmt: skip
+def test_conditions_that_cannot_be(tmp_path: Path, where: list[str], code: int, why: str) -> None:
+    with logstore.open(tmp_path / "s") as store:
+        store["s"].configure(schema="temp double, room string")
+        store["s"].add({"temp": 20, "room": "a"})
+    given = [part for each in where for part in ("--where", each)]
+    done = invoke("range", tmp_path / "s", "s", *given)
+    assert done.exit_code == code
+    assert why in done.stderr
+
+
 @contextmanager
 def following(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A tail that follows, ended in any case."""
