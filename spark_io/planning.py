@@ -15,9 +15,11 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from logstore.api import arguments
 from logstore.api.opening import opened_of
+from logstore.api.scan import kept_by_all
 from logstore.api.store import Store, open_store
 from logstore.engine.shm import process_identity
 from logstore.engine.shm.process_identity import Identity
@@ -30,7 +32,7 @@ from logstore.scan import split_plan
 from logstore.scan.moment import KeptMoment
 from logstore.scan.snapshot_file import Split
 from logstore.scan.split_plan import Plan
-from logstore.schema.stream_schema import folded
+from logstore.schema.stream_schema import Schema, folded
 from logstore.spark_io import split_tasks
 from logstore.spark_io.spark_log import log
 from logstore.spark_io.spark_options import (
@@ -49,10 +51,20 @@ LOGGED_STREAMS = 3
 SEVERAL = "*?[,"  # in a name that is not there: it was meant for option 'streams'
 
 
-def check_streams(options: SourceOptions) -> None:
-    """StreamNotFoundError for a stream that does not exist; OptionError for an offset of a stream
-    that is not read, or a group that does not exist."""
-    _ranges(options, streams(options, warn=False))
+def kept_schema(options: SourceOptions) -> Schema | None:
+    """The schema that is kept with all streams of a load; None if there is no such one, or it is
+    not asked for. StreamNotFoundError for a stream that does not exist; OptionError for an offset
+    of a stream that is not read, or a group that does not exist."""
+    found = streams(options, warn=False)
+    _ranges(options, found)
+    kept: set[Schema | None] = set()
+    for path, names in found.items():
+        if not options.typed or len(kept) > 1:
+            return None
+        if names:
+            with open_planned(options, path) as store:
+                kept.add(store.kept_schema(names))
+    return kept.pop() if len(kept) == 1 else None
 
 
 def stream_names(
@@ -340,9 +352,15 @@ class PlannedStore:
         stream = self._store.stream(name)
         first = stream.range(start, end, count=SAMPLED_ENTRIES)
         last = stream.range(start, end, count=SAMPLED_ENTRIES, reverse=True)
+        names: set[Any] = {field for each in (*first, *last) for field in each.fields}
+        # Of a stream with a schema names are text.
         return {
-            field.decode("utf-8", "replace") for each in (*first, *last) for field in each.fields
+            each if isinstance(each, str) else each.decode("utf-8", "replace") for each in names
         }
+
+    def kept_schema(self, names: Sequence[bytes]) -> Schema | None:
+        """The schema that is kept with all of these streams; None if there is no such one."""
+        return kept_by_all(opened_of(self._store), names)
 
     def delivered(self, name: bytes, group: str) -> StreamID:
         """The last ID that a group of a stream was given; GroupNotFoundError."""
@@ -405,6 +423,14 @@ class StoreAsOf(PlannedStore):
     def fields(self, name: bytes, start: StreamID, end: StreamID) -> set[str]:
         """The names in entries as they are now, for these are for warnings only."""
         return super().fields(name, start, end) if super().has(name) else set()
+
+    def kept_schema(self, names: Sequence[bytes]) -> Schema | None:
+        """The schema as it is now: a moment keeps none. None if a stream was dropped since."""
+        records = {name: opened_of(self._store).record(name) for name in names}
+        for name, record in records.items():
+            if record is None or record.number != self._streams[name].number:
+                return None
+        return super().kept_schema(names)
 
 
 def next_id(last: StreamID) -> StreamID:

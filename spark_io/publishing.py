@@ -21,19 +21,21 @@ from logstore.engine.dump import publish
 from logstore.engine.dump.publish import Progress, StagedEntries
 from logstore.engine.dump.restore import INSTALL_MAX_BYTES
 from logstore.engine.runtime import pins
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import OptionError, StreamExistsError, TooLargeError
+from logstore.features.schema_rows import SchemaRows
 from logstore.fs import LOCAL
 from logstore.log import stagefile
-from logstore.log.pinfile import Pin
 from logstore.log.stagefile import StagedRun
+from logstore.scan.intake import StreamTyping
 from logstore.spark_io.planning import driver
-from logstore.spark_io.spark_options import ERROR, SinkOptions
+from logstore.spark_io.spark_options import ERROR, SinkOptions, WriteStage
 
 PROGRESS = "spark:sink:"  # with the producer behind it: the stream with the last batch
 _METADATA_BYTES = 1 << 16
 
 
-def begin(options: SinkOptions, *, overwrite: bool) -> Pin:
+def begin(options: SinkOptions, *, overwrite: bool) -> WriteStage:
     """Begin a stage for a write; StreamExistsError if that is known before it. A store that is not
     there is made, if the options allow that."""
     if overwrite and options.if_exists != publish.APPEND:
@@ -47,7 +49,27 @@ def begin(options: SinkOptions, *, overwrite: bool) -> Pin:
             )
         now_ms = opened_of(store).engine().clock.now_ms()
         pins.living(LOCAL, path, now_ms)  # removes what killed jobs left
-        return stagefile.begin(LOCAL, path, *driver(), now_ms)
+        typed = opened_of(store).view(partial(_typed, only=options.stream))
+        return WriteStage(stagefile.begin(LOCAL, path, *driver(), now_ms), typed)
+
+
+def _typed(view: Snapshot, only: str) -> dict[bytes, StreamTyping]:
+    """The schemas by which rows are to be written: of one stream, or of all."""
+    rows = SchemaRows(view.index)
+    if only:
+        record = view.record(arguments.stream_name(only))
+        found = [] if record is None or not record.schema_at else [record]
+    else:
+        numbers = [number for number, _ in rows.rows()]
+        records = (view.index.record(number) for number in numbers)
+        found = [record for record in records if record is not None and record.schema_at]
+    texts: dict[str, str] = {}  # a text that many streams have is sent once
+    typed: dict[bytes, StreamTyping] = {}
+    for record in found:
+        text = rows.text(record.number)
+        if text is not None:  # else the index lost it: the commit refuses the rows
+            typed[record.name] = StreamTyping(texts.setdefault(text, text), record.schema_at)
+    return typed
 
 
 def commit(
@@ -96,10 +118,10 @@ def _streams(path: Path, runs: Iterable[StagedRun]) -> list[StagedEntries]:
     ]
 
 
-def end(path: str, stage: Pin) -> None:
+def end(path: str, stage: WriteStage) -> None:
     """End a write: remove its stage, with the files that are left."""
     with suppress(FileNotFoundError):
-        pins.release(LOCAL, Path(path), stage.id)
+        pins.release(LOCAL, Path(path), stage.pin.id)
 
 
 def discard(path: str, tasks: Iterable[Iterable[StagedRun]]) -> None:

@@ -19,12 +19,13 @@ from typing import Any, ClassVar
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from logstore.errors import SchemaError
 from logstore.fs import LOCAL
 from logstore.log import stagefile
-from logstore.log.pinfile import Pin
 from logstore.log.stagefile import StagedRun
 from logstore.scan import intake
-from logstore.spark_io.spark_options import SinkOptions
+from logstore.spark_io.spark_columns import named_field
+from logstore.spark_io.spark_options import SinkOptions, WriteStage
 
 # Spark 4.0 has none; `HAS_STREAM_SINK` says so.
 _StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", object)
@@ -48,39 +49,56 @@ def check_columns(schema: Any, options: SinkOptions) -> None:
     intake.layout(arrow, options.id_column, streams=not options.stream)
 
 
+def renamed(schema: Any) -> dict[str, str]:
+    """The fields of columns that have another name, as the source gave them."""
+    named = ((field.name, named_field(field)) for field in schema)
+    return {name: field for name, field in named if field is not None}
+
+
 class SinkTasks:
     """The work of a task, alike in both sinks."""
 
     again: ClassVar[bool] = False  # a stage that is gone is made again
 
-    def __init__(self, options: SinkOptions, stage: Pin) -> None:
+    def __init__(
+        self, options: SinkOptions, stage: WriteStage, renamed: dict[str, str] | None = None
+    ) -> None:
         self.options = options
         self.stage = stage
+        self.renamed = renamed
 
     def write(self, iterator: Iterator[Any]) -> StagedRuns:
         """Pack the batches of one partition to a staged file."""
         options, path = self.options, Path(self.options.path)
-        writer = stagefile.StageWriter(LOCAL, path, self.stage)
+        pin, typed = self.stage
+        typing = typed.get(options.stream.encode())
+        writer = stagefile.StageWriter(LOCAL, path, pin)
         packer: intake.Packer | None = None
         try:
             for batch in iterator:
                 if not batch.num_rows:
                     continue
                 now_ms = time.time_ns() // 1_000_000
-                stagefile.keep(LOCAL, path, self.stage, now_ms, again=self.again)
+                stagefile.keep(LOCAL, path, pin, now_ms, again=self.again)
                 if packer is None:
                     wanted = intake.layout(
-                        batch.schema, options.id_column, streams=not options.stream
+                        batch.schema,
+                        options.id_column,
+                        streams=not options.stream,
+                        typed=None if typing is None else typing.schema,
+                        renamed=self.renamed,
                     )
                     packer = intake.Packer(
-                        wanted, options.stream.encode(), options.limits, writer.add
+                        wanted, options.stream.encode(), options.limits, writer.add, typed
                     )
                 packer.add(batch)
             if packer is not None:
                 packer.finish()
             return StagedRuns(writer.finish())
-        except BaseException:
+        except BaseException as error:
             writer.abandon()
+            if isinstance(error, SchemaError) and error.stream is None:
+                error.stream = options.stream.encode()
             raise
 
 
@@ -92,8 +110,15 @@ def runs_of(messages: Any) -> list[list[StagedRun]]:
 class BatchSink(SinkTasks, DataSourceArrowWriter):
     """``df.write.format("logstore")``."""
 
-    def __init__(self, options: SinkOptions, stage: Pin, *, overwrite: bool) -> None:
-        super().__init__(options, stage)
+    def __init__(
+        self,
+        options: SinkOptions,
+        stage: WriteStage,
+        renamed: dict[str, str] | None = None,
+        *,
+        overwrite: bool,
+    ) -> None:
+        super().__init__(options, stage, renamed)
         self.overwrite = overwrite
 
     def commit(self, messages: Any) -> None:

@@ -56,7 +56,8 @@ class LogstoreSource(DataSource):
         return NAME
 
     def schema(self) -> Any:
-        """The standard columns. The options are checked first, for Spark calls this first."""
+        """The columns of the schema that is kept with the streams, and the standard columns. The
+        options are checked first, for Spark calls this first."""
         from logstore.spark_io import planning  # with LMDB, which tasks must not need
 
         if "table" in self.given:
@@ -65,18 +66,18 @@ class LogstoreSource(DataSource):
                 raise OptionError(
                     "option 'table' is not kept with a table of Spark: create a temporary view"
                 )
-            planning.check_streams(parsed)
+            planning.kept_schema(parsed)
             return tables.ddl(table, several=store_paths.several(self.given))
         if spark_options.is_stream_read(self.given):
-            planning.check_streams(spark_options.parse_stream_read(self.given).source)
+            parsed = spark_options.parse_stream_read(self.given).source
         else:
-            planning.check_streams(_parsed_read(self.given))
-        if self.of_table:
-            return spark_columns.table_schema(self.given)
-        if store_paths.several(self.given):
-            name = self.given.get("storecolumn", spark_options.STORE_COLUMN)
-            return spark_columns.ddl_of_several(name)
-        return spark_columns.DDL
+            parsed = _parsed_read(self.given)
+        return spark_columns.schema_of(
+            planning.kept_schema(parsed),
+            parsed,
+            table=self.given if self.of_table else None,
+            several=store_paths.several(self.given) and not self.of_table,
+        )
 
     def reader(self, schema: Any) -> Any:
         """The reader of the standard columns, or of those that the user named."""
@@ -115,7 +116,7 @@ class LogstoreSource(DataSource):
         from logstore.spark_io import publishing
 
         stage = publishing.begin(parsed, overwrite=overwrite)
-        return sink.BatchSink(parsed, stage, overwrite=overwrite)
+        return sink.BatchSink(parsed, stage, sink.renamed(schema), overwrite=overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
         """The streaming sink."""
@@ -127,7 +128,8 @@ class LogstoreSource(DataSource):
 
         if not sink.HAS_STREAM_SINK:
             raise _needs_spark("4.1", "writing")
-        return sink.StreamSink(parsed, publishing.begin(parsed, overwrite=False))
+        stage = publishing.begin(parsed, overwrite=False)
+        return sink.StreamSink(parsed, stage, sink.renamed(schema))
 
 
 def _needs_spark(version: str, doing: str) -> OptionError:

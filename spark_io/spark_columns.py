@@ -1,9 +1,10 @@
 """The columns of the Spark source, and the batches that are made of them.
 
-There are the standard columns, and the fields that a user's schema names. Spark takes names that
-differ by case only for one: so standard columns match without case, and two columns that differ by
-case only are refused. Any other column is the field of exactly its name, byte for byte: an entry
-that has the name in another case only has no such field.
+There are the standard columns, and the fields that a user's schema names, or the one that is kept
+with the streams. Spark takes names that differ by case only for one: so standard columns match
+without case, and two columns that differ by case only are refused. Any other column is the field of
+exactly its name, byte for byte: an entry that has the name in another case only has no such field.
+Only a column of a kept schema may be a field of another name, which its metadata says then.
 
 A record is malformed if a value is not of its column's type. As with Spark's own text sources
 PERMISSIVE makes the value null and puts the whole entry as JSON into the column
@@ -26,17 +27,16 @@ from logstore.errors import OptionError
 from logstore.scan import conversion
 from logstore.scan.conversion import Shape
 from logstore.scan.record_batches import BATCH_ROWS, ColumnSource, Gather
-from logstore.scan.scan_columns import Target
+from logstore.scan.scan_columns import Target, field_columns
 from logstore.scan.scan_records import entry_object
-from logstore.schema.stream_schema import folded
+from logstore.schema.column_types import ColumnType, Fixed
+from logstore.schema.stream_schema import Schema, folded
 from logstore.spark_io.spark_options import DROPMALFORMED, FAILFAST, SourceOptions
 from logstore.tuples import NamedTuple
 
-DDL = (
-    "stream string, id string, ms bigint, seq bigint, ts timestamp, fields map<string,string>, "
-    "id_key binary, pairs array<struct<field:string,value:string>>"
-)
-OPTIONS_KEY = "logstore.options"  # in the metadata of a table's first column
+OPTIONS_KEY = "logstore.options"  # in the metadata of a table's column ``stream``
+# In the metadata of a column that is a field of another name, or of the name of another column.
+COLUMN_KEY, FIELD_KEY = "logstore.column", "logstore.field"
 _STANDARD: dict[str, tuple[str, ...]] = {
     "stream": ("string",),
     "id": ("string",),
@@ -73,28 +73,40 @@ _FIELD_TYPES = (
 
 
 class Column(NamedTuple):
-    """One column: its name, Spark's short name of its type, whether Spark expects nulls in it."""
+    """One column: its name, Spark's short name of its type, whether Spark expects nulls in it.
+
+    ``field``: the field that it is, whatever the name says; None: the name says what it is.
+    """
 
     name: str
     type: str
     nullable: bool
+    field: str | None = None
 
     @property
     def standard(self) -> str:
         """The standard column that it is; empty for a field."""
         name = folded(self.name)
-        return name if name in _STANDARD else ""
+        return name if name in _STANDARD and self.field is None else ""
+
+    def is_called(self, name: str) -> bool:
+        """Whether it is the added column of this name, as `folded` has it."""
+        return self.field is None and folded(self.name) == name
 
 
-def ddl_of_several(store_column: str) -> str:
-    """The standard columns, and one for the store, for a load of several stores."""
-    quoted = store_column.replace("`", "``")
-    return f"{DDL}, `{quoted}` string"
+def schema_of(
+    kept: Schema | None,
+    options: SourceOptions,
+    *,
+    table: Mapping[str, str] | None = None,
+    several: bool = False,
+) -> Any:
+    """The columns of a load without a schema: those of the one that is kept with its streams, the
+    standard columns, and of several stores one for the store.
 
-
-def table_schema(options: Mapping[str, str]) -> Any:
-    """The standard columns of a table, with its options in their metadata: when a table is read,
-    Spark 4.3 hands its schema over, and none of its options."""
+    ``table``: the options of a table, which are kept in the metadata of its columns: when a table
+    is read, Spark 4.3 hands its schema over, and none of its options.
+    """
     from pyspark.sql.types import (
         ArrayType,
         BinaryType,
@@ -108,22 +120,67 @@ def table_schema(options: Mapping[str, str]) -> Any:
 
     text, number = StringType(), LongType()
     pair = StructType([StructField("field", text), StructField("value", text)])
-    return StructType(
-        [
-            StructField("stream", text, metadata={OPTIONS_KEY: json.dumps(dict(options))}),
-            StructField("id", text),
-            StructField("ms", number),
-            StructField("seq", number),
-            StructField("ts", TimestampType()),
-            StructField("fields", MapType(text, text)),
-            StructField("id_key", BinaryType()),
-            StructField("pairs", ArrayType(pair)),
-        ]
-    )
+    known = None if table is None else {OPTIONS_KEY: json.dumps(dict(table))}
+    standard = [
+        StructField("stream", text, metadata=known),
+        StructField("id", text),
+        StructField("ms", number),
+        StructField("seq", number),
+        StructField("ts", TimestampType()),
+        StructField("fields", MapType(text, text)),
+        StructField("id_key", BinaryType()),
+        StructField("pairs", ArrayType(pair)),
+    ]
+    if several:
+        standard.append(StructField(options.store_column, text))
+    typed = [] if kept is None else _typed(kept, options, [each.name for each in standard])
+    return StructType(typed + standard)
+
+
+def _typed(kept: Schema, options: SourceOptions, taken: Sequence[str]) -> list[Any]:
+    """The columns of a schema that is kept with a stream, each under a name that is free. Where it
+    is not the name of the field, or would say another column, the metadata names the field."""
+    from pyspark.sql.types import StructField
+
+    columns = {column.field: column for column in kept.columns}
+    found: list[Any] = []
+    for field, name in field_columns(columns, taken).items():
+        column = columns[field]
+        own = name == column.name and folded(name) not in _added_columns(options)
+        meant = None if own else {COLUMN_KEY: name, FIELD_KEY: column.name}
+        found.append(StructField(name, _spark_type(column.type), metadata=meant))
+    return found
+
+
+def _spark_type(kind: ColumnType) -> Any:
+    """The type that a column of a schema has in Spark; a time, a UUID, an enum and JSON are text.
+    A column may always be null: the schema may become wider while it is read."""
+    from pyspark.sql import types
+
+    if isinstance(kind, Fixed):
+        return types.DecimalType(kind.digits, kind.scale)
+    made = {
+        "bool": types.BooleanType,
+        "int": types.IntegerType,
+        "long": types.LongType,
+        "double": types.DoubleType,
+        "binary": types.BinaryType,
+        "date": types.DateType,
+        "timestamp": types.TimestampType,
+    }
+    return made.get(kind.name, types.StringType)()
+
+
+def named_field(field: Any) -> str | None:
+    """The field of entries that the metadata of a column names; None if it names none, or the
+    column was renamed since."""
+    metadata = field.metadata or {}
+    found: str | None = metadata.get(FIELD_KEY)
+    return found if metadata.get(COLUMN_KEY) == field.name else None
 
 
 def table_options(schema: Any) -> dict[str, str]:
-    """The options that `table_schema` left in a schema; empty if there are none."""
+    """The options that `schema_of` left in the schema of a table; empty if there are none."""
     for field in schema:
         if OPTIONS_KEY in (field.metadata or {}):
             found: dict[str, str] = json.loads(field.metadata[OPTIONS_KEY])
@@ -134,7 +191,8 @@ def table_options(schema: Any) -> dict[str, str]:
 def columns(schema: Any, options: SourceOptions) -> tuple[Column, ...]:
     """The columns of a StructType, checked; OptionError names the one that cannot be."""
     found = tuple(
-        Column(field.name, field.dataType.simpleString(), field.nullable) for field in schema
+        Column(field.name, field.dataType.simpleString(), field.nullable, named_field(field))
+        for field in schema
     )
     seen: dict[str, str] = {}
     for field, column in zip(schema, found, strict=True):
@@ -160,10 +218,10 @@ def _twice(before: str, name: str) -> str:
 
 
 def _check(column: Column, options: SourceOptions) -> None:
-    name, kind, nullable = column
+    name, kind, nullable = column[:3]
     standard = column.standard
     corrupt, of_store = _added_columns(options)
-    if folded(name) == of_store:
+    if column.is_called(of_store):
         if kind != "string" or standard:
             raise OptionError(
                 f"column {name!r} says which store a row is from: it must be a string, and no "
@@ -171,7 +229,7 @@ def _check(column: Column, options: SourceOptions) -> None:
                 "'storeColumn' another name for the store"
             )
         return
-    if folded(name) == corrupt:
+    if column.is_called(corrupt):
         if kind != "string" or not nullable or standard:
             raise OptionError(
                 f"column {name!r} is for malformed records: it must be a string that may be null, "
@@ -200,7 +258,11 @@ def _added_columns(options: SourceOptions) -> tuple[str, str]:
 def fields(wanted: Sequence[Column], options: SourceOptions) -> tuple[str, ...]:
     """The names of fields among the columns."""
     own = _added_columns(options)
-    return tuple(each.name for each in wanted if not each.standard and folded(each.name) not in own)
+    return tuple(
+        each.name if each.field is None else each.field
+        for each in wanted
+        if not each.standard and not any(map(each.is_called, own))
+    )
 
 
 def hidden(wanted: Sequence[Column], options: SourceOptions) -> str | None:
@@ -209,7 +271,7 @@ def hidden(wanted: Sequence[Column], options: SourceOptions) -> str | None:
     if {"fields", "pairs"} & {each.standard for each in wanted}:
         return None
     _, own = _added_columns(options)
-    return next((each.name for each in wanted if folded(each.name) == own), None)
+    return next((each.name for each in wanted if each.is_called(own)), None)
 
 
 def shape_and_gather(
@@ -217,11 +279,12 @@ def shape_and_gather(
 ) -> tuple[SparkShape, Gather]:
     """The shape of the batches for Spark, and what gathers nodes for it."""
     targets = [
-        Target(each.name, arrow_type(each.type), each.standard, each.nullable) for each in wanted
+        Target(each.name, arrow_type(each.type), each.standard, each.nullable, each.field)
+        for each in wanted
     ]
-    names = [folded(each.name) for each in wanted]
     corrupt, of_store = (
-        names.index(each) if each in names else -1 for each in _added_columns(options)
+        next((at for at, each in enumerate(wanted) if each.is_called(name)), -1)
+        for name in _added_columns(options)
     )
     made = SparkShape(targets, mode=options.mode, corrupt=corrupt, of_store=of_store, store=store)
     if not made.sources and not options.fail_on_loss:

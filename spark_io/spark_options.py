@@ -38,8 +38,10 @@ from logstore.ids import (
     until_id,
 )
 from logstore.log import file_names, pinfile, storefile
+from logstore.log.pinfile import Pin
 from logstore.log.shipped import is_shipped
 from logstore.options import StoreLimits
+from logstore.scan.intake import StreamTyping
 from logstore.schema.stream_schema import folded
 from logstore.spark_io import store_paths
 from logstore.store_path import path_of
@@ -67,6 +69,7 @@ OF_READ = (
     "asOf",
     "table",
     "failOnDataLoss",
+    "typedColumns",
 )
 OF_STREAM_READ = ("maxRowsPerTrigger", "maxBytesPerTrigger", "progressGroup")
 OF_WRITE = ("path", "stream", "create", "idColumn", "ifExists", "producer", "checkpointLocation")
@@ -296,6 +299,7 @@ class SourceOptions:
     store_column: str = STORE_COLUMN  # the name of the column for the place of a row's store
     as_of: tuple[str, ...] = ()  # tokens of moments; empty: now
     fail_on_loss: bool = True  # what cannot be read is an error, and is not left out
+    typed: bool = True  # without a schema there are the columns of the one kept with the streams
 
     @property
     def path(self) -> str:
@@ -343,6 +347,7 @@ def parse_read(options: Mapping[str, str]) -> SourceOptions:
         store_column,
         _moments(given),
         _flag(given, "failondataloss", default=True),
+        _flag(given, "typedcolumns", default=True),
     )
 
 
@@ -641,6 +646,13 @@ class SinkOptions(NamedTuple):
     producer: str
     checkpoint: str
     create: bool  # make the store if it is not there
+
+
+class WriteStage(NamedTuple):
+    """Where the tasks of a write put their nodes, and the schemas of streams that have one."""
+
+    pin: Pin
+    typed: dict[bytes, StreamTyping]
 
 
 def parse_write(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:

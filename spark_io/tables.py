@@ -51,7 +51,13 @@ TABLES = {
 }
 OF_STORE = ", store string"
 _ALLOWED = {"path", "paths", "stream", "streams", "snapshotdir"}
-_OF_ENTRIES = {"mode", "columnnameofcorruptrecord", "storecolumn", "failondataloss"}
+_OF_ENTRIES = {
+    "mode",
+    "columnnameofcorruptrecord",
+    "storecolumn",
+    "failondataloss",
+    "typedcolumns",
+}
 
 
 def parse(given: Mapping[str, str]) -> tuple[str, SourceOptions]:

@@ -12,13 +12,21 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 import click
 
 from logstore.api import showing
 from logstore.errors import CorruptionError, Error, InputLineError, UsageError
-from logstore.tools.wording import entry_line, entry_object, for_a_shell, readable, short_length
+from logstore.tools.wording import (
+    entry_line,
+    entry_object,
+    for_a_shell,
+    printable,
+    readable,
+    short_length,
+)
 
 if TYPE_CHECKING:
     from logstore.api.entry import Entry
@@ -27,6 +35,7 @@ T = TypeVar("T")
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 
 WIDTH_OF_A_PIPE = 10_000
+PAGED_LINES = 100  # are given to the pager at once
 FOLDED = 20  # characters that the first column keeps in a narrow terminal
 _UNITS = {"bytes", "KiB", "MiB", "GiB", "TiB", "%", "d", "h", "min", "s"}  # behind a number
 EXIT_OK = 0
@@ -71,6 +80,18 @@ class Output:
         """One line of text."""
         encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         self.stream.write(f"{text}\n".encode(encoding, "backslashreplace"))
+
+    def utf8_line(self, text: str) -> None:
+        """One line for a program, in UTF-8 wherever this runs."""
+        self.stream.write(f"{text}\n".encode("utf-8", "surrogatepass"))
+
+    def page(self, lines: Iterable[str]) -> None:
+        """Lines to the pager of a terminal, as far as they are looked at."""
+        self.flush()
+        os.environ.setdefault("LESS", "-S")  # lines that are too wide are moved, not broken
+        rest = iter(lines)
+        parts = iter(lambda: "\n".join(islice(rest, PAGED_LINES)), "")
+        click.echo_via_pager(f"{part}\n" for part in parts)
 
     def words(self, text: str, indent: int = 0) -> None:
         """A line of text; a terminal that is too narrow gets several, broken between words, the
@@ -209,6 +230,18 @@ class Output:
             f"{name.replace('_', ' ')} {self.context[name]}" for name in self.context
         )
         click.echo(f"logstore: {message}" + (f" ({context})" if context else ""), err=True)
+
+    def lines_of_error(self, name: str, message: str) -> None:
+        """Write an error of another program to stderr: its own lines, or one object."""
+        if self.json:
+            click.echo(_json({"error": name, "message": message}, ascii=True), err=True)
+            return
+        for line in message.expandtabs().splitlines():
+            click.echo(printable(line), err=True)
+
+    def beside(self, text: str) -> None:
+        """A line to stderr, about what goes on."""
+        click.echo(f"logstore: {text}", err=True)
 
     def skipped(self, error: InputLineError) -> None:
         """Write to stderr that a bad line was skipped."""

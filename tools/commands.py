@@ -34,7 +34,7 @@ SECTIONS = {
             "interchange.export_command",
             "Write a stream to a file: JSON lines, CSV, Parquet.",
         ),
-        "sql": ("entry_commands", "Ask DuckDB about the entries."),
+        "sql": ("sql.sql_command", "Ask DuckDB about the entries, once or at a prompt."),
     },
     "Streams": {
         "streams": ("views.overview", "List the streams."),

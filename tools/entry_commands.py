@@ -1,36 +1,25 @@
-"""``logstore add``, ``range``, ``tail`` and ``sql``: adding, reading and querying entries.
+"""``logstore add``, ``range`` and ``tail``: adding and reading entries.
 
-DuckDB itself says which tables a query needs: its parser, and then the errors of its catalogue.
-Invariants: a query opens the store read-only, so nothing is written to it, whatever the query says.
-Rows are printed as they come; with ``--json`` memory holds a batch of them.
+Invariant: what only reads opens the store read-only. Entries are printed as they come.
 """
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
-import re
-from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.errors import StreamNotFoundError, UsageError
-from logstore.loading import needing
+from logstore.errors import StreamNotFoundError
 from logstore.tools import command_options as options
-from logstore.tools import wording
 from logstore.tools.command_options import LENGTH
 from logstore.tools.command_output import Output
 
 if TYPE_CHECKING:
-    import duckdb
-
     from logstore.api.entry import Entry
-    from logstore.api.store import Store
     from logstore.options import Sync
 
 
@@ -151,193 +140,3 @@ def tail(
             for entry in stream.follow(seen, where=match):
                 output.entry(entry)
                 output.flush()
-
-
-# -- queries --------------------------------------------------------------------------------------
-ENTRIES = "entries"
-ROWS = 10_000
-_OUR_TRACE = ". Detail: Python exception: "
-_NO_TABLE = re.compile(r"Table with name (.+?) does not exist", re.DOTALL)
-
-
-def connect() -> duckdb.DuckDBPyConnection:
-    """A database in memory; UsageError without DuckDB."""
-
-    def made() -> duckdb.DuckDBPyConnection:
-        import duckdb
-
-        # DuckDB's bindings report objects that are not collected at the end as leaks.
-        atexit.unregister(gc.freeze)
-        con = duckdb.connect()
-        con.execute("set timezone = 'UTC'")  # as all times of the store are
-        con.execute("set python_enable_replacements = false")  # else variables here are tables
-        return con
-
-    return needing("duckdb", made)
-
-
-class StreamTables:
-    """The tables of a store's streams; each is made when a query needs it."""
-
-    def __init__(self, con: duckdb.DuckDBPyConnection, store: Store[bytes]) -> None:
-        from logstore.scan import scan_columns  # here, for help must load fast
-        from logstore.schema.stream_schema import folded
-
-        self._naming, self._folded = scan_columns, folded
-        self._con = con
-        self._store = store
-        self._streams = store.streams()
-        self._names = self._naming.stream_tables(self._streams, [ENTRIES])
-        self._missing: dict[str, bytes | None] = {
-            self._folded(table): stream for stream, table in self._names.items()
-        }
-        self._missing[ENTRIES] = None
-
-    def execute(self, statement: duckdb.Statement) -> None:
-        """Execute a statement, with the tables that it needs."""
-        import duckdb
-
-        types = duckdb.StatementType
-        named: set[str] | None = None
-        with suppress(duckdb.Error):  # for some statements the parser needs the tables
-            named = self._con.get_table_names(statement.query)
-        if named is None:
-            named = set()
-        elif not named and statement.type in (types.SELECT, types.PRAGMA, types.CALL, types.COPY):
-            named = set(self._missing)
-        for name in named:
-            self._make(name)
-        while True:
-            try:
-                self._con.execute(statement)
-            except duckdb.CatalogException as error:
-                found = _NO_TABLE.search(str(error))
-                if found is None or not self._make(found[1]):
-                    raise
-            else:
-                return
-
-    def _make(self, name: str) -> bool:
-        """Make the table of a name; False: there is no such stream, or the table exists."""
-        from logstore.duckdb import attach
-
-        key = self._folded(name)
-        if key not in self._missing:
-            return False
-        stream = self._missing.pop(key)
-        if stream is None:
-            attach(self._con, self._store, view=ENTRIES)
-        else:
-            attach(self._con, self._store, _literally(stream), view=self._names[stream])
-        return True
-
-    def hint(self, error: str) -> str:
-        """What to add to the error for a table that does not exist."""
-        found = _NO_TABLE.search(error)
-        if found is None:
-            return ""
-        wanted = self._folded(found[1])
-        alike = [
-            f"{name!r} is {table}"
-            for stream, table in self._names.items()
-            if self._folded(name := self._naming.column_name(stream)) == wanted
-        ]
-        if not alike:
-            rule = 'a stream is a table by its name, in "" where that has a colon'
-            return f"; {rule}, {ENTRIES} is all"
-        first = alike[0].replace(" is ", " is the table ", 1)
-        others = ", ".join([first, *alike[1:]])
-        return f"; tables are not told by upper and lower case: the stream {others}"
-
-
-def _literally(name: bytes) -> bytes:
-    """A pattern that matches this name alone."""
-    return b"".join(b"[%c]" % each if each in b"*?[" else b"%c" % each for each in name)
-
-
-def rows_of(
-    con: duckdb.DuckDBPyConnection, store: Store[bytes], query: str
-) -> tuple[list[str], Iterator[list[Any]]]:
-    """The columns of a query, and its rows; UsageError with DuckDB's message."""
-    import duckdb
-
-    tables = StreamTables(con, store)
-    try:
-        statements = con.extract_statements(query)
-        for each in statements:
-            tables.execute(each)
-        columns = [each[0] for each in con.description or ()] if statements else []
-    except duckdb.Error as error:
-        raise UsageError(f"{_message(error)}{tables.hint(str(error))}") from error
-    if not columns:
-        raise UsageError(f"there is no query: give one, as in 'select * from {ENTRIES} limit 10'")
-
-    def rows() -> Iterator[list[Any]]:
-        try:
-            while found := con.fetchmany(ROWS):
-                yield from map(list, found)
-        except duckdb.Error as error:
-            raise UsageError(_message(error)) from error
-
-    return columns, rows()
-
-
-def _message(error: duckdb.Error) -> str:
-    """DuckDB's message, without the trace that pyarrow adds to an error of a scan."""
-    return str(error).partition(_OUR_TRACE)[0]
-
-
-def distinct(columns: list[str]) -> list[str]:
-    """The names of columns as keys: a repeated name gets a suffix."""
-    found: dict[str, None] = {}
-    for name in columns:
-        key, number = name, 2
-        while key in found:
-            key, number = f"{name}_{number}", number + 1
-        found[key] = None
-    return list(found)
-
-
-def json_value(value: Any) -> Any:
-    """A value of DuckDB for JSON: text for types that JSON lacks, base64 for bytes that are not
-    UTF-8."""
-    if isinstance(value, bytes):
-        return wording.text_or_base64(value)
-    if isinstance(value, dict):
-        return {str(json_value(key)): json_value(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(each) for each in value]
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def table_cell(value: Any) -> str:
-    """A value for a table."""
-    import json  # (takes a while to load)
-
-    value = json_value(value)
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-@options.command("sql")
-@click.argument("query")
-def sql(output: Output, path: Path, query: str) -> None:
-    """Print what a query of DuckDB gives.
-
-    Each stream is a table by its name, in "" if that is more than a word; the table entries is all
-    streams together, and "show tables" lists them. They have the columns stream, id, ms, seq, ts,
-    fields, id_key, pairs, and the fields of their first and last entries as text. What DuckDB takes
-    for a name that is there, as it does not tell names by case, has a suffix: _2, _3. Needs the
-    extra duckdb.
-    """
-    with options.reading(path) as store, closing(connect()) as con:
-        columns, rows = rows_of(con, store, query)
-        if not output.json:
-            output.table(columns, ([*map(table_cell, row)] for row in rows))
-            return
-        keys = distinct(columns)
-        for row in rows:
-            output.json_object(dict(zip(keys, map(json_value, row), strict=True)))

@@ -70,6 +70,7 @@ from logstore.api.group import (
     Delivery,
     Group,
     deliveries_of,
+    reading_of,
 )
 from logstore.api.opening import OpenStore, opened_of
 from logstore.api.scheduling import ScheduleKey, ScheduleOptions
@@ -236,7 +237,7 @@ class AsyncGroup(Generic[T]):
         """Read, or wait in the queue of the group; options as of ``Group._waiting``."""
         group = self._group
         wait = group._waiting(who, limit, **options)
-        owner = (self._store._reader(), who)
+        owner, values = (self._store._reader(), who), reading_of(group)
         found = await self._store._tasks.read(
             wait,
             owner,
@@ -244,7 +245,7 @@ class AsyncGroup(Generic[T]):
             alive=alive or group._opened.engine,
             most_s=STOP_S if options.get("worker") else None,
         )
-        return deliveries_of(group, who, found)
+        return deliveries_of(group, who, values, found)
 
     @declared_by(Group.backlog)
     async def backlog(

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from logstore.engine.lane.native import Options
     from logstore.engine.streams.idempotency import ProducerRequest
     from logstore.ids import When
+    from logstore.schema.stream_schema import Schema
 
 
 class RowOptions(TypedDict, total=False):
@@ -98,6 +99,7 @@ class AddTerms(NamedTuple):
     rule: TrimRule | None
     expected: StreamID | None
     ttl_ms: int | None
+    schema_at: int = 0  # of the schema by which the rows are written, as ``add.Add`` has it
 
     def request(
         self,
@@ -134,7 +136,7 @@ def _are_usual(options: AddOptions) -> bool:
     )
 
 
-def terms(create: bool, options: RowOptions) -> AddTerms:
+def terms(create: bool, options: RowOptions, schema_at: int = 0) -> AddTerms:
     """The terms of these options. OptionError, InvalidIDError."""
     check_flag(create, "create")
     rule = Trimming(
@@ -146,16 +148,22 @@ def terms(create: bool, options: RowOptions) -> AddTerms:
     ).rule()
     expected = options.get("expected_last_id")
     last = None if expected is None else parse_id(expected)
-    return AddTerms(create, rule, last, ttl_ms(options.get("ttl")))
+    return AddTerms(create, rule, last, ttl_ms(options.get("ttl")), schema_at)
 
 
 def one(
-    name: bytes, fields: Row, id: IDLike, encoding: str | None, create: bool, options: AddOptions
+    name: bytes,
+    fields: Row,
+    id: IDLike,
+    encoding: str | None,
+    create: bool,
+    options: AddOptions,
+    schema_at: int = 0,
 ) -> tuple[AddOp, Add]:
     """What adds one entry, and what the engine is asked for by it."""
     check_names(options, AddOptions, "add")
     ids = add_id(id)
-    request = terms(create, options).request(name, rows([fields], encoding), ids)
+    request = terms(create, options, schema_at).request(name, rows([fields], encoding), ids)
     producer, idempotent_id = options.get("producer"), options.get("idempotent_id")
     if producer is None and idempotent_id is None:
         return partial(add.add, request=request), request
@@ -317,13 +325,14 @@ def _reader_of(data: Any) -> Any:
 
 
 def table_batches(
-    data: Any, size: int, id_column: str = ""
+    data: Any, size: int, id_column: str, schema: Schema | None
 ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
-    """Rows in batches, each with its IDs. OptionError for columns that cannot be."""
+    """Rows in batches, each with its IDs, written by a schema if there is one. OptionError,
+    SchemaError for columns that cannot be."""
     from logstore.scan import intake
 
     reader = _reader_of(data)
-    layout = intake.layout(reader.schema, id_column, streams=False)
+    layout = intake.layout(reader.schema, id_column, streams=False, typed=schema)
     return _table_batches(reader, size, layout)
 
 

@@ -7,7 +7,8 @@ takes a snapshot a batch. It knows no logic of the disk.
 ``where=`` names fields and the values that they must have, all of them. Bytes are compared, as an
 add would store them: 5 finds what was added as 5 and as "5", and no 5.0. Of a field that repeats in
 an entry the last value counts, as in ``entry.fields``; an entry without the field does not match.
-A condition is checked whole before anything is read.
+Or it is the text of a condition (`where`), which compares values by the stream's schema. Either is
+checked whole before anything is read.
 
 Several streams are named, or meant by patterns. A name that is no pattern must be there; a stream
 comes once, in the order in which it was named; a pattern is looked up at each reading.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
     from logstore.api.values import TypedValues, Values
     from logstore.engine.runtime.engine import Engine
     from logstore.ids import When
+    from logstore.schema.stream_schema import Schema
+    from logstore.where.condition_binding import Column
+    from logstore.where.entry_conditions import EntryCondition
 
 T = TypeVar("T", bytes, str)
 
@@ -108,26 +113,43 @@ def behind_all(timeout: Length | None) -> str:
     return "$"
 
 
-Where: TypeAlias = "Mapping[str, Any] | Mapping[bytes, Any]"
+Where: TypeAlias = "Mapping[str, Any] | Mapping[bytes, Any] | str"
 
 
 # -- entries by their values ------------------------------------------------------------------
 class Matching:
     """Makes entries of nodes, of those alone that match. A twin of the codec's ``EntryMaker``."""
 
-    __slots__ = ("_encoding", "_values", "where")
+    __slots__ = ("_condition", "_encoding", "_values", "where")
 
     def __init__(
-        self, where: list[bytes], encoding: str | None, values: Values | TypedValues | None = None
+        self,
+        where: list[bytes],
+        encoding: str | None,
+        values: Values | TypedValues | None = None,
+        condition: EntryCondition | None = None,
     ) -> None:
         self.where = where  # name, value, name, value, ..
         self._encoding = encoding
         self._values = values  # how the entries are read
+        self._condition = condition  # what must hold besides
+
+    @property
+    def interval(self) -> ranges.Interval:
+        """The first and the last ID that can match; reversed if there is none."""
+        return (ZERO_ID, MAX_ID) if self._condition is None else self._condition.interval
 
     def entries(self, *node: Any) -> list[Entry[Any]]:
         """The entries of a node that match; the arguments are those of ``codec.entries``."""
         read: Any = codec().entries
-        rows = read(*node, self.where)
+        condition = self._condition
+        if condition is None:
+            rows = read(*node, self.where)
+        else:
+            *begin, left, reverse = node
+            every = read(*begin, -1, reverse, self.where)
+            found = (row for row in every if condition.matches(*row[1:]))
+            rows = islice(found, left if left >= 0 else None)
         return [make_entry(row, self._encoding, self._values) for row in rows]
 
 
@@ -149,14 +171,87 @@ def matching(
         return None
     if not isinstance(where, Mapping) or not where:
         raise OptionError(
-            "where is the values that fields must have, such as {'level': 'error'}, not "
-            f"{shown(where)}; scan(where=) takes comparisons"
+            "where is a condition, such as \"level = 'error'\", or the values that fields must "
+            f"have, such as {{'level': 'error'}}, not {shown(where)}; scan(where=) takes "
+            "comparisons"
         )
     try:
         row: Any = where if values is None else values.condition(where)
         return Matching(arguments.rows([row], encoding).flat(0), encoding, values)
     except (EntryTypeError, InvalidEntryError) as error:
         raise type(error)(f"{what}: {str(error).removeprefix('row 0, ')}") from error
+
+
+def matching_text(
+    where: str,
+    name: bytes,
+    encoding: str | None,
+    values: Values | TypedValues | None,
+    schema: Schema | None,
+) -> Matching:
+    """What finds the entries of a stream for which the text of a condition holds.
+
+    ``values``: how the entries are read that it gives; ``schema``: what they are compared by.
+
+    Raises:
+        OptionError: it is no condition, or compares what cannot be compared.
+        SchemaError: it does not fit the schema.
+    """
+    from logstore.scan.scan_columns import column_name
+    from logstore.where.condition_binding import Binding, listed
+    from logstore.where.condition_text import parse
+    from logstore.where.entry_conditions import EntryCondition
+
+    decode = None if values is None else getattr(values, "codec", None)
+    columns = _EntryColumns(schema, has_codec=decode is not None)
+    binding = Binding(columns.find, listed(columns.names), kept=schema is not None)
+    node = binding.bound(where, parse(where))
+    if decode is None:
+        condition = EntryCondition(node, column_name(name))
+    else:
+        condition = EntryCondition(node, column_name(name), partial(_decoded, decode.decode))
+    return Matching(condition.sought, encoding, values, condition)
+
+
+def _decoded(decode: Callable[[bytes], Any], text: bytes) -> Any:
+    """What a codec stored; None for what it did not."""
+    try:
+        return decode(text)
+    except Exception:  # noqa: BLE001  whatever a codec of the user's raises
+        return None
+
+
+class _EntryColumns:
+    """The columns of a stream's entries, by the names that a scan has for them."""
+
+    def __init__(self, schema: Schema | None, *, has_codec: bool) -> None:
+        from logstore.codec import ARROW_COLUMNS
+        from logstore.scan.scan_columns import field_columns
+
+        fields = [] if schema is None else [each.field for each in schema.columns]
+        self._fields = {name: field for field, name in field_columns(fields, ARROW_COLUMNS).items()}
+        self._schema = schema
+        self._path: tuple[str, ...] | None = () if has_codec else None
+
+    @property
+    def names(self) -> list[str]:
+        """Those of the schema."""
+        return list(self._fields)
+
+    def find(self, name: str) -> Column | None:
+        """What a name stands for; None: nothing."""
+        from logstore.where.condition_binding import STANDARD, Column
+
+        if name in STANDARD:
+            return Column(name, STANDARD[name], standard=name)
+        schema = self._schema
+        field = self._fields.get(name)
+        if schema is None or (field is None and schema.is_open):
+            return Column(name, field=name.encode(), path=self._path)
+        column = None if field is None else schema.column(field)
+        if column is None:
+            return None
+        return Column(name, column.type, field=column.field, typed=True)
 
 
 FOLLOW_COUNT = 1000  # entries read at once while following
@@ -183,6 +278,7 @@ def entries(
     engine = opened.engine
     maker = entry_maker(opened.encoding) if values is None else values.maker
     if where is not None:
+        low, high = max(low, where.interval[0]), min(high, where.interval[1])
         return chain.from_iterable(
             _batches(_sifting(engine, name, reverse, where), low, high, left)
         )

@@ -44,6 +44,7 @@ from logstore.options import GroupSettings, Length, NackMode, References, Sync
 if TYPE_CHECKING:
     from logstore.api.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo
     from logstore.api.stream_entries import StreamEntries
+    from logstore.api.values import TypedValues, Values
     from logstore.codec.entry_objects import DeliveryMaker
 
 T = TypeVar("T", bytes, str)
@@ -277,12 +278,23 @@ def making(
     return _maker(encoding).first, (group, encoding if values is None else values, _AT_ONCE)
 
 
-def deliveries_of(group: Group[T], consumer: bytes, given: list[Delivered]) -> list[Delivery[T]]:
+Reading: TypeAlias = "str | Values | TypedValues | None"
+
+
+def reading_of(group: Group[Any]) -> Reading:
+    """How the values of a group's entries are read. It may read the index, so it is asked before
+    the commit that hands entries out: what fails behind that would hide what it did."""
+    values = group._handle._values
+    return group._opened.encoding if values is None else values
+
+
+def deliveries_of(
+    group: Group[T], consumer: bytes, values: Reading, given: list[Delivered]
+) -> list[Delivery[T]]:
     """The deliveries of entries as the engine handed them out; those that are there, as most are,
-    without a call for each."""
-    encoding, values = group._opened.encoding, group._handle._values
-    reading = encoding if values is None else values
-    return _maker(encoding).made(given, group, consumer, reading, _AT_ONCE, _delivery_of)
+    without a call for each. ``values``: what ``reading_of`` gave before the commit."""
+    encoding = group._opened.encoding
+    return _maker(encoding).made(given, group, consumer, values, _AT_ONCE, _delivery_of)
 
 
 class Autoclaimed(Generic[T]):
@@ -631,6 +643,7 @@ class Group(Generic[T]):
             batch = read_plain(stream, name, who, limit, None, making, self, idle_ms)
             if batch is not None:
                 return batch
+        values = reading_of(self)
         if deadline == 0.0:  # it does not wait, and asks for no place in the queue
             on_dead = options.pop("on_dead", None)
             once = self._once(who, limit, **options)
@@ -641,7 +654,7 @@ class Group(Generic[T]):
             given = wait_session.read_group(read, deadline, alive, making=(making(self), made))
             if made:
                 return made
-        return deliveries_of(self, who, given)
+        return deliveries_of(self, who, values, given)
 
     def _once(
         self,
@@ -752,7 +765,8 @@ class Group(Generic[T]):
             limit=dead,
             singly=worker,
         )
-        return deliveries_of(self, who, self._opened.hand_on(step, on_dead=on_dead))
+        values = reading_of(self)
+        return deliveries_of(self, who, values, self._opened.hand_on(step, on_dead=on_dead))
 
     # -- done, or not ---------------------------------------------------------------------------
     def ack(self, *ids: IDLike, sync: Sync | None = None) -> int:
@@ -896,7 +910,8 @@ class Group(Generic[T]):
         """
         who = self._consumer(consumer)
         step = claim_step(self._stream, self._name, who, ids, min_idle, options)
-        return deliveries_of(self, who, self._opened.hand_on(step, sync))
+        values = reading_of(self)
+        return deliveries_of(self, who, values, self._opened.hand_on(step, sync))
 
     def autoclaim(
         self,
@@ -945,8 +960,10 @@ class Group(Generic[T]):
             count=limit,
             just_id=just_id,
         )
+        values = reading_of(self)
         taken: claim.Autoclaimed = self._opened.hand_on(step, sync)
-        return Autoclaimed(taken.cursor, deliveries_of(self, who, taken.entries), taken.deleted)
+        entries = deliveries_of(self, who, values, taken.entries)
+        return Autoclaimed(taken.cursor, entries, taken.deleted)
 
     def reassign(
         self, min_idle: Length, alive_within: Length, *, count: int = 1000

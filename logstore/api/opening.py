@@ -45,6 +45,7 @@ R = TypeVar("R")
 _ASCII_KEPT = frozenset({"ascii", "iso8859-1", "utf-8"})  # encodings that store it as it is
 TIDY_MIN_BYTES = 256 << 10  # that a process committed, before it looks at a close what is dead
 PLAIN_MAX_BYTES = 1 << 16  # of an entry that a lane may take
+PLAIN_MAX_ROWS = 64  # of a commit that a lane may make
 PLAIN_READ_MAX = 128  # as many as one run of pending entries takes
 _NO_TIME = timedelta(0)
 _COUNTS = "interrupted; the commit counts"
@@ -182,7 +183,7 @@ class OpenStore(Generic[T]):
         """Commit an entry beside the pipeline; its ID, or None if this moment is not plain, or
         False if this entry, or an option, is not as it was given: nothing has happened then, and
         ``commit`` does it. ``options``: ID, max_entries, min_id, approximate, limit, create.
-        ``schema_at``: of the schema that wrote the fields, which are bytes by turns then."""
+        ``schema_at``: of the schema that wrote the fields: of the text in them all is ASCII."""
         shared = self._shared
         if shared is None or (lane := shared.lane) is None:
             return None
@@ -204,14 +205,25 @@ class OpenStore(Generic[T]):
                     error = CommittedInterrupt(_COUNTS)
             raise error from exc
 
-    def add_rows_plain(self, name: bytes, rows: list[Any]) -> tuple[StreamID, int] | None:
+    def add_rows_plain(
+        self, name: bytes, rows: list[Any], schema_at: int = 0
+    ) -> tuple[StreamID, int] | None:
         """Commit a few entries beside the pipeline, as one; the first one's ID, which the others
-        follow, and how many there are. None as of ``add_plain``."""
+        follow, and how many there are. None, and ``schema_at``, as of ``add_plain``."""
         shared = self._shared
-        if shared is None or (lane := shared.lane) is None or not self._plain_text:
+        if shared is None or (lane := shared.lane) is None:
+            return None
+        if not schema_at and not self._plain_text:
             return None
         committed: list[StreamID] = []
-        count: int = beside(lane.add_rows, name, rows, committed=committed, ascii=self._ascii_alone)
+        count: int = beside(
+            lane.add_rows,
+            name,
+            rows,
+            committed=committed,
+            ascii=self._ascii_alone,
+            schema_at=schema_at,
+        )
         return (committed[0], count) if count else None
 
     def add_ready(self, request: Add) -> StreamID | None:

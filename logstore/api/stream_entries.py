@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overlo
 from logstore.api import arguments
 from logstore.api.arguments import ANY_ID, AddOptions, RowOptions
 from logstore.api.entry import DeleteOutcome, Entry, IDRuns, collect, entry_maker, outcomes
-from logstore.api.opening import OpenStore
+from logstore.api.opening import PLAIN_MAX_ROWS, OpenStore
 from logstore.codec import GivenIDs, Row, RowBatch
 from logstore.engine.streams import read, removal
 from logstore.errors import EntryTypeError, Error, OptionError, UsageError
@@ -96,9 +96,13 @@ class StreamEntries(Generic[T]):
         """What finds the entries that match."""
         if where is None:
             return None
-        from logstore.api.entry_reads import matching
+        from logstore.api.entry_reads import matching, matching_text
 
-        return matching(where, self._opened.encoding, self._values)
+        values = self._values
+        if not isinstance(where, str):
+            return matching(where, self._opened.encoding, values)
+        schema = getattr(values, "schema", None)
+        return matching_text(where, self._name, self._opened.encoding, values, schema)
 
     # -- entries ------------------------------------------------------------------------------
     def get(self, id: IDLike) -> Entry[T] | None:
@@ -396,19 +400,16 @@ class StreamEntries(Generic[T]):
         another schema by then, that one writes it again in the commit."""
         typed = self._typed
         assert typed
-        row = typed.row(fields)
         plain = not options and create is True and id is ANY_ID
         asked = plain or arguments.lane_options(id, options, create)
-        if asked is not False and type(row) is list:
-            flat = tuple(part for pair in row for part in pair)
-            if {bytes}.issuperset(map(type, flat)):
-                given = None if asked is True else asked
-                made = self._opened.add_plain(self._name, flat, given, typed.schema_at)
-                if made:
-                    return made
+        if asked is not False and (row := typed.plain(fields)):
+            given = None if asked is True else asked
+            made = self._opened.add_plain(self._name, row, given, typed.schema_at)
+            if made:
+                return made
         self._typed = False  # it is looked up again
-        encoding = self._opened.encoding
-        step, _ = arguments.one(self._name, row, id, encoding, create, options)
+        encoding, row = self._opened.encoding, typed.row(fields)
+        step, _ = arguments.one(self._name, row, id, encoding, create, options, typed.schema_at)
         added = self._opened.commit(step, options.get("sync"))
         return None if added is None else added[0]
 
@@ -458,11 +459,17 @@ class StreamEntries(Generic[T]):
     def _add_few(self, given: IDRuns, rows: object, batch: object) -> bool:
         """Add a list of few dictionaries beside the pipeline; False: it is not that, and nothing
         has happened."""
-        if type(rows) is not list or type(batch) is not int or self._values is not None:
+        if type(rows) is not list or type(batch) is not int:
             return False
         if not 0 < len(rows) <= batch <= BATCH_MAX_ROWS:
             return False
-        added = self._opened.add_rows_plain(self._name, rows)
+        values = self._values
+        if values is None:
+            added = self._opened.add_rows_plain(self._name, rows)
+        elif len(rows) <= PLAIN_MAX_ROWS and (plain := values.all_plain(rows)):
+            added = self._opened.add_rows_plain(self._name, plain, values.schema_at)
+        else:
+            return False
         if added is None:
             return False
         given.add(*added)
@@ -481,7 +488,8 @@ class StreamEntries(Generic[T]):
 
         Args:
             data: a table, record batch or reader of pyarrow, a DataFrame, or what else has an Arrow
-                stream. Its columns are fields, null is a field that an entry does not have;
+                stream. Its columns are fields, null is a field that an entry does not have; values
+                become text, or what the stream's schema has for them (docs/schemas.md);
                 ``id``, or ``ms`` and ``seq``, or ``ts`` are the ID, and ``pairs`` and ``fields``
                 are fields, so that what ``scan`` reads can be added. ``stream`` is left out.
             id_column: the column of the ID: text, milliseconds or a timestamp; "*": the store gives
@@ -500,28 +508,45 @@ class StreamEntries(Generic[T]):
             EntryTypeError: ``data`` is none of these.
             TooLargeError: a field or an entry is over its limit.
             OptionError: a column can be no field or no ID; options are not valid.
+            SchemaError: a value is not of its column's type in the stream's schema: it names the
+                row; or a column is missing, or is none of the schema.
             UsageError: pyarrow is not installed, or the stream has a codec.
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
-        steps = arguments.table_steps(self._name, self._arrow_batches(data, batch, id_column))
+        typed = self._arrow_values()
+        batches = self._arrow_batches(data, batch, id_column, typed)
+        steps = arguments.table_steps(self._name, batches)
+        terms = arguments.terms(create, {}, 0 if typed is None else typed.schema_at)
         given = IDRuns()
-        for _ in self._commit_each(given, steps, arguments.terms(create, {}), sync):
+        for _ in self._commit_each(given, steps, terms, sync):
             pass
         return given
 
+    def _arrow_values(self) -> TypedValues | None:
+        """How columns of Arrow are written: by the schema of the stream. UsageError if it has a
+        codec."""
+        self._typed = False  # it is looked up again
+        values = self._values
+        if values is None:
+            return None
+        from logstore.api.values import TypedValues
+
+        if not isinstance(values, TypedValues):
+            raise UsageError("rows of Arrow do not go through the stream's codec: use add_many")
+        return values
+
     def _arrow_batches(
-        self, data: Any, batch: int, id_column: str = ""
+        self, data: Any, batch: int, id_column: str, typed: TypedValues | None
     ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
         from logstore.loading import needing
 
-        if self._values is not None:
-            raise UsageError("rows of Arrow do not go through the stream's codec: use add_many")
         if isinstance(data, StreamEntries):  # of which Arrow does not keep what is no UTF-8
             raise EntryTypeError(
                 "a stream is no table: add_many((entry.id, entry.pairs) for entry in stream), or "
                 "what is to be read of it, as add_arrow(stream.scan())"
             )
-        return needing("arrow", lambda: arguments.table_batches(data, batch, id_column))
+        schema = None if typed is None else typed.schema
+        return needing("arrow", lambda: arguments.table_batches(data, batch, id_column, schema))
 
     def _adding(
         self, given: IDRuns, rows: Any, batch: int, create: bool, options: RowOptions
@@ -530,22 +555,19 @@ class StreamEntries(Generic[T]):
         are no rows; asked once more, it goes on with what came since.
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
-        terms = arguments.terms(create, options)
         if _is_table(rows):
             if options.get("producer") is not None:
                 raise OptionError("rows of Arrow have no idempotent IDs: leave out producer")
-            steps = arguments.table_steps(self._name, self._arrow_batches(rows, batch))
+            typed = self._arrow_values()
+            values: Values | TypedValues | None = typed
+            batches = self._arrow_batches(rows, batch, "", typed)
+            steps = arguments.table_steps(self._name, batches)
         else:
-            encoding = self._opened.encoding
-            steps = arguments.steps(self._name, rows, batch, self._made_ready, encoding, options)
+            values, encoding = self._values, self._opened.encoding
+            made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
+            steps = arguments.steps(self._name, rows, batch, made, encoding, options)
+        terms = arguments.terms(create, options, 0 if values is None else values.schema_at)
         return self._commit_each(given, steps, terms, options.get("sync"))
-
-    def _made_ready(self, rows: list[Any]) -> RowBatch:
-        """Rows made ready to be packed."""
-        values = self._values
-        if values is not None:
-            return values.batch(rows)
-        return arguments.rows(rows, self._opened.encoding)
 
     def _commit_each(
         self,

@@ -7,6 +7,7 @@ an exception in the block commits nothing. All of it is in the log or none, also
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
 from typing import (
@@ -25,7 +26,7 @@ from typing import (
 from logstore.api import arguments, scheduling
 from logstore.api.arguments import AddOptions, RowOptions
 from logstore.api.entry import IDRuns, collect
-from logstore.api.group import ClaimOptions, Delivery, Group, claim_step, deliveries_of
+from logstore.api.group import ClaimOptions, Delivery, Group, claim_step, deliveries_of, reading_of
 from logstore.api.opening import OpenStore
 from logstore.api.scheduling import ScheduleKey, ScheduleOptions
 from logstore.api.stream import Stream
@@ -37,12 +38,12 @@ from logstore.engine.groups import ack
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.streams import add, lifecycle
 from logstore.engine.streams.add import Added
-from logstore.errors import DiskFullError, EntryTypeError, OptionError, UsageError
+from logstore.errors import DiskFullError, EntryTypeError, Error, OptionError, UsageError
 from logstore.ids import IDLike, StreamID
 from logstore.options import SYNC_RANK, Length, NackMode, Sync, check_sync
 
 if TYPE_CHECKING:
-    from logstore.api.values import ValueCodec, Values
+    from logstore.api.values import TypedValues, ValueCodec, Values
     from logstore.engine.lane.native import Options
 
 P = ParamSpec("P")
@@ -96,6 +97,16 @@ class Steps(Generic[T]):
         self._entries: list[tuple[bytes, dict[Any, Any] | tuple[Any, ...], Options | None]] = []
         self._added: list[Pending[Any]] = []
         self._frees = True  # every step so far gives space back
+        self._typed: dict[bytes, TypedValues | None] = {}  # by stream
+
+    def typed(self, name: bytes) -> TypedValues | None:
+        """How values of a stream are written by its schema; None: it has none so far. A schema that
+        it has by the commit writes them there."""
+        if name not in self._typed:
+            self._typed[name] = None
+            with suppress(Error):  # what cannot be looked up now, the commit says better
+                self._typed[name] = Stream(self.opened, name)._looked_up()
+        return self._typed[name]
 
     def check_open(self) -> None:
         """UsageError if the transaction is over."""
@@ -266,14 +277,16 @@ def _count_of(count: int, _: object) -> int:
 def _asked(
     name: bytes, entry: dict[Any, Any], encoding: str | None, options: Options | None
 ) -> add.Add:
-    """What the engine is asked for by a plain add."""
+    """What the engine is asked for by a plain add. Whether the stream has a schema is not looked
+    up, which would take as long as the commit: that finds out, and writes the row by it."""
     ids: add.AutoID | StreamID = add.AUTO
     rule = None
     if options is not None:
         id, max_entries, min_id, approximate, limit, _ = options
         ids = arguments.add_id(id)
         rule = arguments.Trimming(max_entries, min_id, approximate, limit, "keep").rule()
-    return add.Add(name, arguments.rows([entry], encoding), 0, 1, ids, True, rule)
+    batch = arguments.rows([entry], encoding)
+    return add.Add(name, batch, 0, 1, ids, True, rule, given=entry)
 
 
 BATCH_ROWS = 1000  # rows of one step of ``add_many``
@@ -324,9 +337,9 @@ class TransactionStream(Generic[T]):
         """The stream, whose calls become steps."""
         return Stream(cast(Any, Recording(self._steps)), self._name)
 
-    def _coded(self, fields: Any) -> Any:
-        """The fields of an add, encoded if there is a codec."""
-        return fields if self._values is None else self._values.row(fields)
+    def _writing(self) -> Values | TypedValues | None:
+        """How values are written: by a codec, or the stream's schema."""
+        return self._steps.typed(self._name) if self._values is None else self._values
 
     def _keep(self, *, create: bool) -> None:
         """Have the codec kept with the stream, before what was encoded with it is added."""
@@ -362,9 +375,10 @@ class TransactionStream(Generic[T]):
             plain = self._steps.add_plain(self._name, fields, bare)
             if plain is not None:
                 return plain
-        encoding = self._steps.opened.encoding
-        row = self._coded(fields)
-        step, _ = arguments.one(self._name, row, id, encoding, create, options)
+        encoding, values = self._steps.opened.encoding, self._writing()
+        row = fields if values is None else values.row(fields)
+        schema_at = 0 if values is None else values.schema_at
+        step, _ = arguments.one(self._name, row, id, encoding, create, options, schema_at)
         self._steps.ask_for(options.get("sync"))
         self._keep(create=create)
         return self._steps.take(step, _first)
@@ -378,8 +392,8 @@ class TransactionStream(Generic[T]):
     ) -> Pending[IDRuns]:
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
         arguments.check_names(options, RowOptions, "add_many")
-        terms = arguments.terms(create, options)
-        encoding, values = self._steps.opened.encoding, self._values
+        encoding, values = self._steps.opened.encoding, self._writing()
+        terms = arguments.terms(create, options, 0 if values is None else values.schema_at)
         made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
         steps = list(arguments.steps(self._name, rows, BATCH_ROWS, made, encoding, options))
 
@@ -407,7 +421,8 @@ class TransactionStream(Generic[T]):
         self, fields: Row, *, create: bool = True, **options: Unpack[ScheduleOptions]
     ) -> Pending[Any]:
         """Keep an entry until its time; ``after`` counts from the commit. The result: its key."""
-        row = self._coded(fields)
+        values = self._writing()
+        row = fields if values is None else values.row(fields)
         step = scheduling.step(self._name, row, self._steps.opened, create, options)
         self._steps.ask_for(options.get("sync"))
         self._keep(create=create)
@@ -467,11 +482,11 @@ class TransactionGroup(Generic[T]):
         who = arguments.consumer_name(consumer, self._steps.opened.encoding)
         stream, name = self._stream, self._name
         step = claim_step(stream, name, who, ids, min_idle, options)
-        opened = self._steps.opened
+        group = Stream(self._steps.opened, stream).group(name)
+        values = reading_of(group)
 
         def made(given: list[Delivered]) -> list[Delivery[T]]:
-            group = Stream(opened, stream).group(name)
-            return deliveries_of(group, who, given)
+            return deliveries_of(group, who, values, given)
 
         return self._steps.take(step, made, sync=sync)
 

@@ -21,6 +21,7 @@ import msgpack
 from logstore.api import arguments
 from logstore.api.entry import Entry, Fields
 from logstore.codec import RowBatch, codec
+from logstore.engine.streams.typed_rows import row_writer
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, SchemaError, shown
 from logstore.ids import StreamID
 from logstore.options import CODEC_NAME_MAX
@@ -175,10 +176,11 @@ def built_in(name: str | None) -> ValueCodec | None:
 class _Reading:
     """What makes entries whose values are read, by this object, when they are looked up."""
 
-    __slots__ = ("_maker", "encoding")
+    __slots__ = ("_maker", "encoding", "schema_at")
 
-    def __init__(self, encoding: str | None) -> None:
+    def __init__(self, encoding: str | None, schema_at: int = 0) -> None:
         self.encoding = encoding  # of the store; None: what was read is bytes
+        self.schema_at = schema_at  # of the schema by which rows are written; 0: of none
         self._maker: EntryMaker | None = None
 
     @property
@@ -283,6 +285,10 @@ class Values(_Reading):
             )
         return data
 
+    def all_plain(self, rows: list[Any]) -> None:  # noqa: ARG002
+        """Rows as they are added beside the pipeline: these are not."""
+        return
+
     # -- reading ------------------------------------------------------------------------------
     def decoded(self, name: Any, stored: bytes | str) -> Any:
         """The value of a field as it is stored. InvalidEntryError if the codec cannot read it."""
@@ -313,15 +319,16 @@ class Values(_Reading):
 class TypedValues(_Reading):
     """How the values of one stream are written and read: by its schema, field by field.
 
-    ``schema_at`` says which schema it is, to whoever adds. A field that is no column has what is
-    stored.
+    A field that is no column has what is stored.
     """
 
-    __slots__ = ("_types", "decode", "make_fields", "schema", "schema_at")
+    __slots__ = ("_plain_text", "_types", "_write", "decode", "make_fields", "schema")
 
     def __init__(self, schema: Schema, schema_at: int, encoding: str | None) -> None:
-        super().__init__(encoding)
-        self.schema, self.schema_at = schema, schema_at
+        super().__init__(encoding, schema_at)
+        self.schema = schema
+        self._write = row_writer(schema).fields
+        self._plain_text = encoding in {None, "utf-8"}
         self.make_fields: Any = _make_fields
         self.decode: Any = _unnamed  # a value has its type by its name: see ``decoded``
         self._types = {column.name: column.type for column in schema.columns}
@@ -330,13 +337,46 @@ class TypedValues(_Reading):
         return _typed_again, (self.schema.text, self.schema_at, self.encoding)
 
     def row(self, fields: Any) -> Any:
-        """The fields of an add as they are stored; what is no row stays as it is, to be refused.
+        """The fields of an add as they are stored.
 
         Raises:
             SchemaError: the row does not fit.
+            InvalidEntryError, EntryTypeError, TooLargeError: it is no row.
         """
+        if type(fields) is dict and self._plain_text:
+            return self._write(fields)
         pairs = _pairs_of(fields)
-        return fields if pairs is None else self.schema.row(pairs)
+        if pairs is None:
+            flat = arguments.rows([fields], self.encoding).flat(0)
+            pairs = zip(flat[::2], flat[1::2], strict=True)
+        return self.schema.row(pairs)
+
+    def plain(self, fields: Any) -> dict[Any, Any] | tuple[Any, ...] | None:
+        """A row as it is added beside the pipeline; None if it goes through that. SchemaError."""
+        if type(fields) is not dict:
+            return None
+        row = self._write(fields)
+        if type(row) is dict:
+            return row
+        flat = tuple(part for pair in row for part in pair)
+        return flat if {bytes}.issuperset(map(type, flat)) else None
+
+    def all_plain(self, rows: list[Any]) -> list[dict[Any, Any]] | None:
+        """The same of all these; None if one is not a dict then. SchemaError."""
+        made: list[Any] = []
+        for row in self._rows(rows):
+            if type(row) is not dict:
+                return None
+            made.append(row)
+        return made
+
+    def _rows(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Rows as they are stored. SchemaError that names the row."""
+        for at, item in enumerate(items):
+            try:
+                yield self.row(item)
+            except SchemaError as error:
+                raise SchemaError(f"row {at}: {error.message}") from None
 
     def condition(self, where: Mapping[Any, Any]) -> Any:
         """The fields of a condition as they are stored. SchemaError for a value of another type."""
@@ -344,13 +384,7 @@ class TypedValues(_Reading):
 
     def batch(self, items: Iterable[Any]) -> RowBatch:
         """Rows made ready to be packed. SchemaError; and what ``arguments.rows`` raises."""
-        rows: list[Any] = []
-        for item in items:
-            try:
-                rows.append(self.row(item))
-            except SchemaError as error:
-                raise SchemaError(f"row {len(rows)}: {error.message}") from None
-        return arguments.rows(rows, self.encoding)
+        return arguments.rows(list(self._rows(items)), self.encoding)
 
     def decoded(self, name: str, stored: bytes | str) -> Any:
         """The value of a field as it is stored. InvalidEntryError if it is not of its type."""
@@ -376,9 +410,9 @@ class TypedValues(_Reading):
 
 
 def _pairs_of(fields: Any) -> Iterable[Any] | None:
-    """The pairs of a row; None if it is none."""
+    """The pairs of a row with names of text; None if it is none."""
     if isinstance(fields, Mapping):
-        return fields.items()
+        fields = fields.items()
     if isinstance(fields, str | bytes) or not isinstance(fields, Iterable):
         return None
     pairs = list(fields)

@@ -87,6 +87,7 @@ class Codec:
     NodeList = _pure.NodeList
     PendingRun = _pure.PendingRun
     RowBatch = _pure.RowBatch
+    RowWriter = _pure.RowWriter
     RunList = _pure.RunList
     Unpacking = _pure.Unpacking
 

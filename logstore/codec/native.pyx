@@ -5,8 +5,9 @@
 Its parts, whose first lines name their pure twins: _base.pxi (error codes, buffers), _decimal.pxi
 and _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _entry_objects.pxi (entries
 as users hold them), _edit.pxi and _rewrite.pxi (changing nodes), _values.pxi (values of a stream
-with a codec of values), _rows.pxi, _given_ids.pxi and _pack.pxi (bulk loading), _pending_rows.pxi
-and _pending_run.pxi (runs of pending entries), _deliveries.pxi (what a group hands out),
+with a codec of values), _row_writer.pxi (of one with a schema), _rows.pxi, _given_ids.pxi and
+_pack.pxi (bulk loading), _pending_rows.pxi and _pending_run.pxi (runs of pending entries),
+_deliveries.pxi (what a group hands out),
 _node_batch.pxi with _crc32c.pxi (nodes that come from elsewhere), _checksums.pxi (rows, heads of
 frames), _node_list.pxi (nodes by their locators), _matching.pxi (entries by their values),
 _columns.pxi, _entries.pxi and _arrow.pxi (Arrow), _frame_search.pxi (frames behind damage),
@@ -46,6 +47,7 @@ include "_entry_objects.pxi"
 include "_edit.pxi"
 include "_rewrite.pxi"
 include "_rows.pxi"
+include "_row_writer.pxi"
 include "_given_ids.pxi"
 include "_pack.pxi"
 include "_columns.pxi"

@@ -57,7 +57,7 @@ from logstore.codec.resp import (
     resp_requests,
     resp_value,
 )
-from logstore.codec.row_batch import Encoders, RowBatch, columns, pack, rows
+from logstore.codec.row_batch import Encoders, RowBatch, RowWriter, columns, pack, rows
 
 __all__ = [
     "ArrowBuilder",
@@ -72,6 +72,7 @@ __all__ = [
     "NodeList",
     "PendingRun",
     "RowBatch",
+    "RowWriter",
     "RunList",
     "Unpacking",
     "append",

@@ -256,3 +256,39 @@ class Encoders:
         by whoever knows which field it was."""
         with self._one() as encode:
             return rows(items, encode)
+
+
+WrittenColumn = tuple[
+    str, bytes, str, Callable[[Any], bytes], bool, bytes | None, Mapping[bytes, str] | None
+]
+
+
+class RowWriter:
+    """Writes the rows of a stream with a schema.
+
+    Args:
+        columns: of each its name, the same as bytes, the name of its type, what writes a value of
+            it, whether it is nullable, its default, and the texts of an enum.
+        is_open: rows may have other fields.
+        row: writes any row, or refuses it: names and values in, names and texts out.
+    """
+
+    __slots__ = ("_row",)
+
+    def __init__(
+        self,
+        columns: Sequence[WrittenColumn],  # noqa: ARG002  compiled code goes by these
+        is_open: bool,  # noqa: ARG002
+        row: Callable[[Iterable[tuple[Any, Any]]], list[tuple[bytes, Any]]],
+    ) -> None:
+        self._row = row
+
+    def fields(self, fields: dict[Any, Any], /) -> dict[Any, Any] | list[tuple[bytes, Any]]:
+        """The fields of an add that is stored as ``row`` writes them. What ``row`` raises."""
+        return self._row(fields.items())
+
+    def rewritten(self, flat: list[bytes], /) -> list[tuple[bytes, Any]] | None:
+        """A row of names and texts by turns as ``row`` writes it; None: it is that already."""
+        pairs = list(zip(flat[::2], flat[1::2], strict=True))
+        row = self._row(pairs)
+        return None if row == pairs else row

@@ -36,6 +36,7 @@ class StagedRun(NamedTuple):
 
     ``first`` and ``last`` are the IDs of its first and last entry; ``file`` is a name in pins/.
     Without ``own_ids`` the store is to give the IDs, and these count from 0-1 in each run.
+    ``schema_at`` is the position of the schema by which the values were written; 0: of none.
     """
 
     stream: bytes
@@ -47,6 +48,7 @@ class StagedRun(NamedTuple):
     rows: int
     first: ID
     last: ID
+    schema_at: int = 0
 
 
 def begin(
@@ -119,14 +121,20 @@ class StageWriter:
         """Nothing is made yet."""
         self._fs = fs
         self._store = store
-        self._stage = stage
         self._name = f"{stage.id}.{pinfile.new_id()}{pinfile.STAGED}"
         self._file: File | None = None
         self._offset = 0
         self.runs: list[StagedRun] = []
 
     def add(
-        self, stream: bytes, own_ids: bool, data: bytearray, rows: int, first: ID, last: ID
+        self,
+        stream: bytes,
+        own_ids: bool,
+        data: bytearray,
+        rows: int,
+        first: ID,
+        last: ID,
+        schema_at: int = 0,
     ) -> None:
         """Write a run of nodes, as `put` made them."""
         if self._file is None:
@@ -144,6 +152,7 @@ class StageWriter:
                 rows,
                 first,
                 last,
+                schema_at,
             )
         )
         self._offset += len(data)

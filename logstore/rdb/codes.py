@@ -18,6 +18,11 @@ LISTPACKS_5: Final = 27  # Redis 8.8: entries that were given back
 STREAMS: Final = (LISTPACKS, LISTPACKS_2, LISTPACKS_3, LISTPACKS_4, LISTPACKS_5)
 
 # The version of RDB that is written with each type: the lowest that the servers write it with.
+# A note of a file: the text of the schema that the stream behind it has here. Servers pass over
+# notes that they do not know.
+SCHEMA_NOTE = b"logstore-schema"
+SCHEMA_MAX_BYTES = 256 << 10
+
 VERSION_OF: Final = {
     LISTPACKS: 9,
     LISTPACKS_2: 10,

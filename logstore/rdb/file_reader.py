@@ -42,9 +42,16 @@ class StreamKey:
     """One stream of a file. Its parts are read in order: ``nodes``, then ``info``."""
 
     def __init__(
-        self, reader: Reader, kind: int, database: int, name: bytes, expires_ms: int | None
+        self,
+        reader: Reader,
+        kind: int,
+        database: int,
+        name: bytes,
+        expires_ms: int | None,
+        schema: bytes,
     ) -> None:
         self.database = database
+        self.schema = schema  # its text; empty: none was written
         self.name = name
         self.expires_ms = expires_ms  # unix ms; None: never
         self.kind = kind
@@ -119,6 +126,7 @@ class FileReader:
         self.skipped: Counter[str] = Counter()  # keys that are no streams, by type
         self._database = 0
         self._expires_ms: int | None = None
+        self._schema = b""  # of the next key
 
     @property
     def offset(self) -> int:
@@ -138,8 +146,9 @@ class FileReader:
                 continue
             name = reader.string()
             expires_ms, self._expires_ms = self._expires_ms, None
+            schema, self._schema = self._schema, b""
             if codes.readable(kind, self.version):
-                key = StreamKey(reader, kind, self._database, name, expires_ms)
+                key = StreamKey(reader, kind, self._database, name, expires_ms, schema)
                 yield key
                 key.info()
             else:
@@ -166,7 +175,11 @@ class FileReader:
         elif opcode == _SLOT_INFO:
             self._lengths(3)
         elif opcode == _AUX:
-            self._note(reader.string(), reader.string())
+            name = reader.string()
+            if name == codes.SCHEMA_NOTE:
+                self._schema = reader.string(codes.SCHEMA_MAX_BYTES)
+            else:
+                self._note(name, reader.string())
         elif opcode == _MODULE_AUX:
             reader.length()
             _skip_module(reader)

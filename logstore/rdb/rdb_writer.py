@@ -194,8 +194,12 @@ class FileWriter:
         nodes: Iterable[Node],
         info: StreamInfoValue,
         expires_ms: int | None = None,
+        schema: str = "",
     ) -> None:
-        """Write one stream; ``nodes`` are as many as ``node_count`` says."""
+        """Write one stream; ``nodes`` are as many as ``node_count`` says. Before it goes the text
+        of its schema, if it has one."""
+        if schema:
+            self._put(_AUX + string(codes.SCHEMA_NOTE) + string(schema.encode()))
         if expires_ms is not None:
             self._put(_EXPIRES_MS + i64(expires_ms))
         kind = kind_of(info, self._most)

@@ -1,38 +1,44 @@
-"""Conditions of a scan: comparisons of columns as a filter, and where that filter can hold.
+"""Conditions of a scan: comparisons of columns as a filter of pyarrow.
 
-A condition is ``(column, operator, value)``; all of them must hold. A column of the scan keeps its
-type; a field that is no column of it is read as the type of the value. ``id`` is compared as IDs
-are, not as text.
+A condition is a text (`where`), or ``(column, operator, value)``, of which all must hold. A column
+of the scan keeps its type; a field that is no column of it is read as the type of the value. ``id``
+is compared as IDs are, not as text.
 
 One rule for all operators, as in Spark, DuckDB and Polars: ``in [x]`` answers as ``== x``; no
 comparison holds for null, nor does ``not in``, except a comparison with None; -0.0 equals 0.0; NaN
 equals NaN, and is larger than any number. pyarrow compares otherwise: see `_compared`, `_one_of`.
 
-A filter is an expression of pyarrow, whose parts cannot be read. But the data sets of pyarrow can
-tell whether an expression can hold where another one is known to hold: that is how they skip files.
-So `FilterRange` asks about intervals of IDs until it finds the first and the last ID that can have
-a row.
-
 Invariants: every condition is checked before anything is read, and an error names it; no value is
-rounded before it is compared, but to the precision of a float. An interval is left out only if
-pyarrow proved that the filter holds nowhere in it. Neither the engine nor the index may be imported
-here.
+rounded before it is compared, but to the precision of a float. Neither the engine nor the index may
+be imported here.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from functools import reduce
-from operator import and_
+from functools import partial, reduce
 from typing import Any
 
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError, shown
-from logstore.ids import U64_MAX, StreamID, parse_id
-from logstore.scan.scan_columns import Target, standard_columns, typed_columns
+from logstore.ids import parse_id
+from logstore.scan.scan_columns import (
+    Target,
+    arrow_type_of,
+    column_type_of,
+    standard_columns,
+    typed_columns,
+)
+from logstore.schema.column_types import LONG, ColumnType, Uuid
+from logstore.schema.stream_schema import Schema
+from logstore.where.condition_binding import STANDARD, Binding, Column, Test, listed
+from logstore.where.condition_tree import All, Always, Either
+from logstore.where.condition_values import parsed_json, picked, step_into
+from logstore.where.entry_conditions import characters_of
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -46,21 +52,29 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 SETS = ("in", "not in")
 EXACT_MAX = 1 << 53  # of integers that are read as float64
 FORM = (
-    "conditions are a list of (column, operator, value), such as [('speed', '>', 30)], with one of "
-    f"{', '.join((*OPERATORS, *SETS))}; or an expression of pyarrow"
+    "conditions are a text, such as 'speed > 30', a list of (column, operator, value), such as "
+    f"[('speed', '>', 30)], with one of {', '.join((*OPERATORS, *SETS))}; or an expression of "
+    "pyarrow"
 )
 
 
-def condition(where: Any, known: Mapping[str, Target]) -> tuple[Any, list[Target]]:
-    """The filter, and the columns that it needs besides ``known``; OptionError."""
+def condition(
+    where: Any, known: Mapping[str, Target], kept: Schema | None = None
+) -> tuple[Any, list[Target]]:
+    """The filter, and the columns that it needs besides ``known``; OptionError, SchemaError.
+
+    ``kept``: the schema that is kept with the streams.
+    """
     import pyarrow.compute as pc
 
     more: dict[str, Target] = {}
-    if isinstance(where, pc.Expression):
+    if isinstance(where, str):
+        found = _of_text(where, known, kept, more)
+    elif isinstance(where, pc.Expression):
         more = {each.name: each for each in standard_columns() if each.name not in known}
         found = where
     else:
-        if isinstance(where, str | bytes) or not isinstance(where, Sequence) or not where:
+        if isinstance(where, bytes) or not isinstance(where, Sequence) or not where:
             raise OptionError(f"{FORM}, not {shown(where)}")
         found = reduce(operator.and_, [_parsed_condition(each, known, more) for each in where])
     _check(found, [*known.values(), *more.values()])
@@ -157,7 +171,7 @@ def _values(
     if column == "id":
         keys = [parse_id(value) for value in values]
         target = _target("id_key", bytes, known, more)
-        return target, pa.array([key.ms.to_bytes(8) + key.seq.to_bytes(8) for key in keys])
+        return target, pa.array([key.packed() for key in keys])
     target = _target(column, type(values[0]), known, more)
     _check_values(column, values, exact=target.type != pa.float64())
     try:
@@ -243,116 +257,129 @@ def _field_type(column: str, kind: type) -> Any:
     )
 
 
-I64_MAX = (1 << 63) - 1
-TS_MAX_MS = 253_402_300_799_999  # the end of the year 9999: the column ``ts`` is null after it
-ID_COLUMNS = ("ms", "ts", "id_key")
+# -- conditions of text -----------------------------------------------------------------------
+def _of_text(
+    text: str, known: Mapping[str, Target], kept: Schema | None, more: dict[str, Target]
+) -> Any:
+    """The filter of a text. OptionError, SchemaError."""
+    from logstore.where.condition_text import parse
+
+    columns = _ScanColumns(known, kept)
+    is_closed = kept is not None and not kept.is_open
+    names = [each.name for each in known.values() if not each.standard]
+    binding = Binding(columns.find, listed(names), kept=is_closed)
+    return _ArrowFilter(known, more).of(binding.bound(text, parse(text)))
 
 
-class FilterRange:
-    """Finds where a filter can hold. ``schema`` has all columns that the filter names, and
-    ``stream``, ``ms``, ``ts``, ``id_key``."""
+class _ScanColumns:
+    """The columns that a scan has, and the fields that it could have."""
 
-    def __init__(self, condition: Any, schema: Any) -> None:
-        from pyarrow import dataset, fs
+    def __init__(self, known: Mapping[str, Target], kept: Schema | None) -> None:
+        self._known = known
+        self._kept = kept
 
-        self._condition = condition
-        self._schema = schema
-        self._dataset = dataset
-        self._format = dataset.IpcFileFormat()  # no file is ever opened
-        self._files = fs.LocalFileSystem()
+    def find(self, name: str) -> Column | None:
+        """What a name stands for; None: nothing."""
+        if name in STANDARD:
+            target = self._known.get(name)
+            kind = STANDARD[name]
+            if target is not None and kind == LONG:
+                kind = column_type_of(target.type) or kind
+            return Column(name, kind, standard=name)
+        target = self._known.get(name)
+        if target is None:
+            if self._kept is not None and not self._kept.is_open:
+                return None
+            return Column(name, field=name.encode())
+        field = target.read_from.encode()
+        column = None if self._kept is None else self._kept.column(field)
+        if column is not None and target.type == arrow_type_of(column.type):
+            return Column(name, column.type, field=field, typed=True)
+        kind = column_type_of(target.type)
+        return Column(name, kind, field=field, typed=kind is not None)
 
-    def _can_hold(self, known: Iterable[Any]) -> bool:
-        """Whether the filter can hold where one of some expressions holds."""
-        fragments = [
-            self._format.make_fragment("none", self._files, partition_expression=each)
-            for each in known
-        ]
-        made = self._dataset.FileSystemDataset(fragments, self._schema, self._format, self._files)
-        return any(True for _ in made.get_fragments(filter=self._condition))
 
-    def streams(self, names: Iterable[bytes]) -> list[bytes]:
-        """The streams that can have rows."""
+class _ArrowFilter:
+    """Makes an expression of pyarrow of a bound tree."""
+
+    def __init__(self, known: Mapping[str, Target], more: dict[str, Target]) -> None:
+        self._known = known
+        self._more = more
+
+    def of(self, node: Any) -> Any:
+        """The expression, which is true where the condition is."""
         import pyarrow.compute as pc
 
-        found = []
-        for name in names:
-            try:
-                known = pc.equal(pc.field("stream"), name.decode())
-            except UnicodeDecodeError:  # the column shows such a name with other letters
-                known = None
-            if known is None or self._can_hold([known]):
-                found.append(name)
-        return found
+        match node:
+            case Always(holds=holds):
+                return pc.scalar(bool(holds))
+            case All(parts=parts):
+                return _balanced(operator.and_, [self.of(each) for each in parts])
+            case Either(parts=parts):
+                return _balanced(operator.or_, [self.of(each) for each in parts])
+            case _:
+                return self._test(node)
 
-    def interval(self, start: StreamID, end: StreamID) -> tuple[StreamID, StreamID] | None:
-        """The part of a closed interval that can have rows; None: none of it can."""
-        if not self._between(start, end):
-            return None
-        # By milliseconds first; only ``id_key`` tells more.
-        low_ms = _smallest(
-            start.ms, end.ms, lambda ms: self._between(start, min(end, StreamID(ms, U64_MAX)))
-        )
-        first = max(start, StreamID(low_ms, 0))
-        down = _smallest(
-            0, end.ms - low_ms, lambda by: self._between(max(first, StreamID(end.ms - by, 0)), end)
-        )
-        last = min(end, StreamID(end.ms - down, U64_MAX))
-        if "id_key" in str(self._condition):
-            first, last = self._by_sequence(first, last)
-        # Each end alone may leave an interval in which both leave nothing: ms > 1 and ms < 2.
-        return (first, last) if self._between(first, last) else None
-
-    def _by_sequence(self, first: StreamID, last: StreamID) -> tuple[StreamID, StreamID]:
-        """Move both ends within their milliseconds."""
-        top = last.seq if first.ms == last.ms else U64_MAX
-        low = _smallest(first.seq, top, lambda seq: self._between(first, StreamID(first.ms, seq)))
-        found = StreamID(first.ms, low)
-        bottom = low if first.ms == last.ms else 0
-        down = _smallest(
-            0,
-            last.seq - bottom,
-            lambda by: self._between(StreamID(last.ms, last.seq - by), last),
-        )
-        return found, StreamID(last.ms, last.seq - down)
-
-    def _between(self, start: StreamID, end: StreamID) -> bool:
-        known, at = [], start
-        for edge in (TS_MAX_MS, I64_MAX, U64_MAX):
-            until = min(end, StreamID(edge, U64_MAX))
-            if at <= until:
-                known.append(self._facts(at, until))
-                if until == end:
-                    break
-                at = until.next()
-        return self._can_hold(known)
-
-    def _facts(self, low: StreamID, high: StreamID) -> Any:
-        """What holds for each ID of a closed interval that crosses none of the edges."""
+    def _test(self, test: Test) -> Any:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        key, ms, ts = (pc.field(name) for name in ("id_key", "ms", "ts"))
-        known = [key >= _key(low), key <= _key(high)]
-        if self._schema.field("ms").type == pa.int64():
-            known += [ms.is_null()] if low.ms > I64_MAX else [ms >= low.ms, ms <= high.ms]
-        if low.ms > TS_MAX_MS:
-            known.append(ts.is_null())
+        column, sign, operand = test
+        target = self._target_of(column)
+        field = pc.field(target.name)
+        if sign in ("null", "not null"):
+            return field.is_null() if sign == "null" else field.is_valid()
+        if sign in ("like", "not like"):
+            found = pc.match_substring_regex(field, _regex(*operand))
+            return found if sign == "like" else ~found
+        if isinstance(column.kind, Uuid):  # what is there may have upper case
+            field = pc.ascii_lower(field)
+        values = operand if sign in SETS else [operand]
+        if column.standard == "id":
+            given = pa.array([each.packed() for each in values])
         else:
-            kind = self._schema.field("ts").type
-            known += [ts >= pa.scalar(low.ms * 1000, kind), ts <= pa.scalar(high.ms * 1000, kind)]
-        return reduce(and_, known)
+            try:
+                given = _converted(values, target.type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise OptionError(
+                    f"where: column {column.name!r} of {target.type} cannot be compared with "
+                    f"{shown(values[0])}: {error}"
+                ) from error
+        return _one_of(field, sign, given) if sign in SETS else _compared(field, sign, given[0])
+
+    def _target_of(self, column: Column) -> Target:
+        """The column of the scan; one that it has not is added."""
+        if column.standard:
+            name = "id_key" if column.standard == "id" else column.standard
+            return _target(name, str, self._known, self._more)
+        if column.typed and column.path is None:
+            return self._known[column.name]
+        kind = column.kind
+        assert kind is not None
+        name = f"\0{column.name}\0{kind.name}"
+        read = None if column.path is None else partial(_in_json, column.path, kind)
+        made = Target(name, arrow_type_of(kind), field=column.field.decode(), read=read)
+        return self._more.setdefault(name, made)
 
 
-def _smallest(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The smallest number for which ``holds`` is true, by halving; it is for ``high``."""
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+def _in_json(path: tuple[str | int, ...], kind: ColumnType, text: bytes | None) -> Any:
+    return None if text is None else picked(step_into(parsed_json(text), path), kind)
 
 
-def _key(id: StreamID) -> bytes:
-    return id.ms.to_bytes(8) + id.seq.to_bytes(8)
+def _balanced(combine: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
+    """All parts combined, no deeper than must be: pyarrow goes down into expressions by calls."""
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=False)
+        odd = parts[-1:] if len(parts) % 2 else []
+        parts = [*(combine(one, other) for one, other in pairs), *odd]
+    return parts[0]
+
+
+def _regex(pattern: str, escape: str) -> str:
+    """A pattern of ``like`` as a regular expression of RE2."""
+    signs = {"%": ".*", "_": "."}
+    made = [
+        re.escape(sign) if is_plain else signs[sign]
+        for sign, is_plain in characters_of(pattern, escape)
+    ]
+    return rf"(?s)\A{''.join(made)}\z"

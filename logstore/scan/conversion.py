@@ -63,6 +63,8 @@ class Shape:
         """A column as its type."""
         import pyarrow as pa
 
+        if target.read is not None:
+            return _read_each(array, target.read, target.type)
         if array.type == target.type:
             return array
         if not target.standard:
@@ -75,6 +77,15 @@ class Shape:
         return array.cast(target.type)
 
 
+def _read_each(array: Any, read: Callable[[bytes], Any], target: Any) -> Any:
+    """What is made of each value of an array of bytes, of equal ones once."""
+    import pyarrow as pa
+
+    coded = array.dictionary_encode()
+    values = pa.array([read(each) for each in coded.dictionary.to_pylist()], target)
+    return values.take(coded.indices)
+
+
 def cast(array: Any, target: Any, column: str, *, strict: bool) -> Any:
     """A text array as ``target``; others become null, or are a UsageError if ``strict``."""
     import pyarrow as pa
@@ -82,7 +93,7 @@ def cast(array: Any, target: Any, column: str, *, strict: bool) -> Any:
 
     if array.type.equals(target):
         return array
-    convert = _converter(pa, target)
+    convert = converter(target)
     try:
         return convert(array)
     except pa.ArrowInvalid:
@@ -106,7 +117,10 @@ def malformed(array: Any, found: Any) -> Any:
     return pc.and_(pc.invert(empty), found.is_null())
 
 
-def _converter(pa: Any, target: Any) -> Callable[[Any], Any]:
+def converter(target: Any) -> Callable[[Any], Any]:
+    """What makes a type of text arrays; ArrowInvalid if a text is not of it."""
+    import pyarrow as pa
+
     if pa.types.is_timestamp(target):
         return partial(parsed_times, target=target)
     if pa.types.is_time64(target):

@@ -2,8 +2,9 @@
 
 The column ``stream`` names the stream. The ID is in ``id`` (text), else in ``ms`` and ``seq``, else
 in ``ts``. ``pairs``, or else ``fields``, hold fields, and every other column is a field of its
-name. So what ``scan`` and Spark read can be written as it is. Values become text as Arrow casts
-them, and reading casts them back; a null is a field that the entry does not have.
+name, unless pairs repeat it. So what ``scan`` and Spark read can be written as it is.
+Values become text as Arrow casts them, and reading casts them back, or as the stream's schema has
+them (``column_texts``); a null is a field that the entry does not have.
 
 Invariants: the schema is refused before a row is read. IDs ascend within a stream, or the rows are
 refused. Memory holds a batch, and what was packed and not taken yet. Needs no index.
@@ -11,15 +12,24 @@ refused. Memory holds a batch, and what was packed and not taken yet. Needs no i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from logstore.codec import ID, codec
-from logstore.errors import IDOrderError, InvalidEntryError, InvalidIDError, OptionError
+from logstore.errors import (
+    IDOrderError,
+    InvalidEntryError,
+    InvalidIDError,
+    OptionError,
+    SchemaError,
+)
 from logstore.ids import U64_MAX, StreamID
 from logstore.log import stagefile
 from logstore.options import ENTRY_MAX_BYTES, StoreLimits
-from logstore.scan import conversion
+from logstore.scan import column_texts, conversion
+from logstore.scan.column_texts import is_text
+from logstore.scan.scan_columns import schema_columns
+from logstore.schema.stream_schema import Schema
 from logstore.tuples import NamedTuple
 
 STANDARD = ("stream", "id", "ms", "seq", "ts", "fields", "id_key", "pairs")
@@ -39,14 +49,25 @@ class Layout(NamedTuple):
     pairs: int
     fields: int
     plain: tuple[tuple[int, bytes], ...]  # columns that are fields, and their names
+    typed: Schema | None = None  # of the stream, by which the values are written
 
 
-def layout(schema: Any, id_column: str = "", *, streams: bool) -> Layout:
+def layout(
+    schema: Any,
+    id_column: str = "",
+    *,
+    streams: bool,
+    typed: Schema | None = None,
+    id_alone: str = "",
+    renamed: Mapping[str, str] | None = None,
+) -> Layout:
     """What each column of an Arrow schema is for; OptionError names a column that cannot be
     written.
 
     ``id_column`` names the column of the ID; ``*``: there is none. ``streams``: a column names the
-    stream of each row.
+    stream of each row. ``typed``: the schema of the stream; SchemaError names a column that it has
+    not, or that is missing. ``id_alone`` names the column of the ID where every other one is a
+    field, whatever it is called. ``renamed``: the fields of columns that have another name.
     """
     names = [name.lower() for name in schema.names]
     for name in names:
@@ -55,22 +76,56 @@ def layout(schema: Any, id_column: str = "", *, streams: bool) -> Layout:
     at = {name: names.index(name) if name in names else -1 for name in STANDARD}
     if streams and at["stream"] < 0:
         raise OptionError("which stream? Give option 'stream', or a column 'stream' of text")
-    kind, id, seq = _id(schema, names, at, id_column)
+    kind, id, seq = _id(schema, names, at, id_column or id_alone)
     used = {at[name] for name in STANDARD}
-    if id_column == GIVEN:
+    if id_column == GIVEN or id_alone:
         used = {at[name] for name in ("stream", "fields", "pairs")}
+    fields_of: Mapping[Any, str] = renamed or {}
     plain = tuple(
-        (place, name.encode())
+        (place, str(fields_of.get(name, name)).encode())
         for place, name in enumerate(schema.names)
         if place not in used and place not in (id, seq)
     )
-    for place, _ in plain:
-        _check_field(schema.field(place))
+    if typed is not None:
+        plain = tuple((place, _field_of(name, typed)) for place, name in plain)
+    for place, name in plain:
+        if not _is_taken(name, schema.field(place).type, typed):
+            _check_field(schema.field(place))
     pairs, fields = at["pairs"], at["fields"]
     _check_nested(schema, pairs, fields)
     if not plain and pairs < 0 and fields < 0:
         raise OptionError("an entry needs a field: there is no column for one")
-    return Layout(at["stream"] if streams else -1, kind, id, seq, pairs, fields, plain)
+    if typed is not None:
+        _check_typed(typed, [name for _, name in plain], whole=pairs < 0 and fields < 0)
+    return Layout(at["stream"] if streams else -1, kind, id, seq, pairs, fields, plain, typed)
+
+
+def _field_of(name: bytes, typed: Schema) -> bytes:
+    """The field of a column, which a scan may have given another name beside the standard ones."""
+    if typed.column(name) is None:
+        for each in schema_columns(typed):
+            if each.name.encode() == name:
+                return each.read_from.encode("utf-8", "surrogateescape")
+    return name
+
+
+def _is_taken(name: bytes, kind: Any, typed: Schema | None) -> bool:
+    """Whether a column of a schema takes columns of this type; values may be refused later."""
+    import pyarrow as pa
+
+    column = None if typed is None else typed.column(name)
+    if column is None:
+        return False
+    return column.type.name == "json" or not pa.types.is_nested(kind)
+
+
+def _check_typed(typed: Schema, names: Sequence[bytes], *, whole: bool) -> None:
+    """SchemaError for columns that no row can be of. ``whole``: no row has any other field."""
+    for name in names:
+        typed.check_field(name)
+    if whole:
+        for _ in typed.filled(names):
+            pass
 
 
 def _id(
@@ -88,7 +143,7 @@ def _id(
     if place < 0:
         return "", -1, -1
     field = schema.field(place)
-    if _is_text(field.type):
+    if is_text(field.type):
         return "id", place, -1
     if pa.types.is_timestamp(field.type):
         return "ts", place, -1
@@ -103,13 +158,6 @@ def _id(
     )
 
 
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    types = pa.types
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
-
-
 def is_plain(kind: Any) -> bool:
     """Whether values of a type can be those of a field."""
     import pyarrow as pa
@@ -118,7 +166,7 @@ def is_plain(kind: Any) -> bool:
     return any(
         test(kind)
         for test in (
-            _is_text,
+            is_text,
             types.is_binary,
             types.is_large_binary,
             types.is_binary_view,
@@ -149,7 +197,7 @@ def holds_fields(name: str, kind: Any) -> bool:
     import pyarrow as pa
 
     if name == "fields":
-        return bool(pa.types.is_map(kind) and _is_text(kind.key_type))
+        return bool(pa.types.is_map(kind) and is_text(kind.key_type))
     inner = kind.value_type if pa.types.is_list(kind) else None
     return inner is not None and pa.types.is_struct(inner) and inner.num_fields == 2
 
@@ -166,57 +214,68 @@ def _check_nested(schema: Any, pairs: int, fields: int) -> None:
 
 
 # -- rows ------------------------------------------------------------------------------------
-def _values(column: Any, name: str, row: int) -> list[Any]:
-    """A column as text, bytes or integers, null as None; ``row``: the number of its first row."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = column.type
-    # The codec takes text and bytes as they are, and makes the text of integers.
-    types = pa.types
-    as_is = (
-        _is_text,
-        types.is_binary,
-        types.is_large_binary,
-        types.is_binary_view,
-        types.is_integer,
-    )
-    if not any(test(kind) for test in as_is):
-        column = _as_text(column, name, row)
-    found: list[Any] = column.to_pylist()
-    return found
-
-
-def _as_text(column: Any, name: str, row: int) -> Any:
-    """A column cast to text; InvalidEntryError for a time without a text."""
-    import pyarrow as pa
-
-    if conversion.is_time(column.type):
-        try:
-            return conversion.time_text(column)
-        except conversion.OutOfRange as error:
-            raise InvalidEntryError(f"row {row + error.place}: column {name!r}: {error}") from error
-    try:
-        return column.cast(pa.string())
-    except pa.ArrowInvalid as error:
-        raise InvalidEntryError(f"column {name!r}: no {column.type} as text: {error}") from error
-
-
 def ready_rows(batch: Any, wanted: Layout, row: int = 0) -> Any:
-    """The rows of a batch, as the codec makes them ready; InvalidEntryError, EntryTypeError.
+    """The rows of a batch, as the codec makes them ready.
 
-    ``row``: the number of the first one, for errors.
+    Args:
+        batch: the rows.
+        wanted: what each column is for.
+        row: the number of the first one, for errors.
+
+    Raises:
+        InvalidEntryError, EntryTypeError: a row is no entry.
+        SchemaError: a row is not of the schema of the stream.
     """
-    columns = [_values(batch.column(place), name.decode(), row) for place, name in wanted.plain]
+    columns = [_column(batch, place, name, wanted, row) for place, name in wanted.plain]
     names = [name for _, name in wanted.plain]
     if wanted.pairs < 0 and wanted.fields < 0:
+        if wanted.typed is not None:
+            for name, default in wanted.typed.filled(names):
+                names.append(name)
+                columns.append([default] * batch.num_rows)
         return codec().columns(names, columns)
     rows: list[Any] = []
     for place, pairs in enumerate(_nested(batch, wanted)):
-        pairs += [(name, column[place]) for name, column in zip(names, columns, strict=True)]
-        rows.append([pair for pair in pairs if pair[1] is not None])
+        of_row = {name: column[place] for name, column in zip(names, columns, strict=True)}
+        rows.append(_row_of(_merged(pairs, of_row), wanted.typed, row + place))
     return codec().rows(rows)
+
+
+def _merged(pairs: list[tuple[Any, Any]], columns: dict[bytes, Any]) -> list[tuple[Any, Any]]:
+    """The pairs of a row with its columns. A scan of typed columns gives a field in both: then the
+    column has its value, which pairs of text may not have kept; a repeated one is in pairs."""
+    names = [name.encode() if isinstance(name, str) else name for name, _ in pairs]
+    merged = [
+        (name, columns[name])
+        if columns.get(name) is not None and names.count(name) == 1
+        else (name, value)
+        for name, (_, value) in zip(names, pairs, strict=True)
+    ]
+    return merged + [item for item in columns.items() if item[0] not in names]
+
+
+def _column(batch: Any, place: int, name: bytes, wanted: Layout, row: int) -> list[Any]:
+    column, typed = batch.column(place), wanted.typed
+    of = None if typed is None else typed.column(name)
+    if of is None:
+        return column_texts.values(column, name.decode(), row)
+    if wanted.pairs < 0 and wanted.fields < 0:
+        return column_texts.typed_values(column, of, row)
+    # the value of a row in which it is null may be among its pairs
+    return column_texts.typed_values(column, of._replace(nullable=True), row)
+
+
+def _row_of(pairs: list[tuple[Any, Any]], typed: Schema | None, row: int) -> list[tuple[Any, Any]]:
+    if typed is None:
+        return [pair for pair in pairs if pair[1] is not None]
+    try:  # a text is that of a value, also of JSON
+        return typed.row((name, _encoded(value)) for name, value in pairs)
+    except SchemaError as error:
+        raise SchemaError(f"row {row}: {error.message}") from None
+
+
+def _encoded(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
 
 
 def _nested(batch: Any, wanted: Layout) -> Iterator[list[tuple[Any, Any]]]:
@@ -270,7 +329,7 @@ def row_ids(batch: Any, wanted: Layout, row: int = 0) -> tuple[list[int], list[i
 def _numbers(column: Any, what: str) -> list[int]:
     import pyarrow as pa
 
-    if _is_text(column.type):
+    if is_text(column.type):
         try:
             column = column.cast(pa.uint64())
         except pa.ArrowInvalid as error:
@@ -302,34 +361,78 @@ class _PackedNodes:
             self.lp = None
 
 
-# The stream, whether the IDs are the rows' own, the nodes, how many entries, first and last ID.
-Take = Callable[[bytes, bool, bytearray, int, ID, ID], None]
+class StreamTyping(NamedTuple):
+    """The schema of a stream, as text, and the position of its frame."""
+
+    text: str
+    schema_at: int
+
+    @property
+    def schema(self) -> Schema:
+        """The schema."""
+        # here: whoever has no schemas does not load the types of columns
+        from logstore.engine.streams.typed_rows import parsed
+
+        return parsed(self.text)
+
+
+# The stream, whether the IDs are the rows' own, the nodes, how many entries, first and last ID, and
+# the position of the schema by which the values were written.
+Take = Callable[[bytes, bool, bytearray, int, ID, ID, int], None]
 
 
 class Packer:
-    """Packs batches to nodes, stream by stream, and hands them to ``take``, many at a time."""
+    """Packs batches to nodes, stream by stream, and hands them to ``take``, many at a time.
+    ``typed``: the streams that have a schema."""
 
-    def __init__(self, wanted: Layout, stream: bytes, limits: StoreLimits, take: Take) -> None:
+    def __init__(
+        self,
+        wanted: Layout,
+        stream: bytes,
+        limits: StoreLimits,
+        take: Take,
+        typed: Mapping[bytes, StreamTyping],
+    ) -> None:
         self._wanted = wanted
         self._stream = stream
         self._limits = limits
         self._take = take
+        self._typed = typed
+        self._row = 0  # the number of the first row of a batch, for errors
         self._growing: dict[bytes, _PackedNodes] = {}
         self._held = 0
 
     def add(self, batch: Any) -> None:
-        """Pack a batch; IDOrderError, InvalidIDError, InvalidEntryError, EntryTypeError."""
+        """Pack a batch; IDOrderError, InvalidIDError, InvalidEntryError, EntryTypeError,
+        SchemaError."""
         if not batch.num_rows:
             return
         ids: list[ID] = []
         if self._wanted.id_kind:
-            ms, seq = row_ids(batch, self._wanted)
+            ms, seq = row_ids(batch, self._wanted, self._row)
             ids = list(zip(ms, seq if seq is not None else [-1] * len(ms), strict=True))
-        rows = ready_rows(batch, self._wanted)
+        rows = ready_rows(batch, self._wanted, self._row)
         for name, first, end in self._runs(batch):
-            self._pack(name, rows, first, end, ids[first:end])
+            typed = self._written(name, rows, first, end)
+            if typed is None:
+                self._pack(name, rows, first, end, ids[first:end])
+            else:
+                self._pack(name, typed, 0, end - first, ids[first:end])
+        self._row += batch.num_rows
         if self._held > HELD_BYTES:
             self.finish()
+
+    def _written(self, name: bytes, rows: Any, first: int, end: int) -> Any:
+        """Rows with the one text of each value; None: they have that. SchemaError."""
+        typing = self._typed.get(name)
+        if typing is None or self._wanted.typed is not None:
+            return None
+        from logstore.engine.streams.typed_rows import written
+
+        try:
+            return written(typing.schema, rows, first, end, self._row + first)
+        except SchemaError as error:
+            raise SchemaError(error.message, stream=name) from None
 
     def _runs(self, batch: Any) -> Iterator[tuple[bytes, int, int]]:
         """The stream, the first row and the end of each run of rows of one stream."""
@@ -342,7 +445,9 @@ class Packer:
             if at == len(names) or names[at] != names[first]:
                 name = names[first]
                 if not name:
-                    raise InvalidEntryError(f"row {first}: the name of the stream is missing")
+                    raise InvalidEntryError(
+                        f"row {self._row + first}: the name of the stream is missing"
+                    )
                 yield name if isinstance(name, bytes) else name.encode(), first, at
                 first = at
 
@@ -379,7 +484,9 @@ class Packer:
     def _hand(self, name: bytes, to: _PackedNodes) -> None:
         to.close()
         if to.rows:
-            self._take(name, bool(self._wanted.id_kind), to.data, to.rows, to.first, to.last)
+            own_ids, typing = bool(self._wanted.id_kind), self._typed.get(name)
+            schema_at = 0 if typing is None else typing.schema_at
+            self._take(name, own_ids, to.data, to.rows, to.first, to.last, schema_at)
             self._held -= len(to.data)
         to.data, to.rows = bytearray(), 0
 

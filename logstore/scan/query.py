@@ -23,8 +23,8 @@ from logstore.engine.runtime.engine import Engine
 from logstore.errors import OptionError
 from logstore.ids import StreamID
 from logstore.scan import conditions, live
-from logstore.scan.conditions import ID_COLUMNS, FilterRange
 from logstore.scan.conversion import Shape
+from logstore.scan.filter_range import ID_COLUMNS, FilterRange
 from logstore.scan.record_batches import BATCH_ROWS, BATCH_ROWS_MAX, Gather
 from logstore.scan.scan_columns import (
     Target,
@@ -81,7 +81,8 @@ class Query:
         known |= {each.name: each for each in self._targets}
         self._condition: Any = None
         if filter is not None:
-            self._condition, more = conditions.condition(filter, known)
+            kept = schema if isinstance(schema, Schema) else None
+            self._condition, more = conditions.condition(filter, known, kept)
             known |= {each.name: each for each in more}
         self._known = known
 

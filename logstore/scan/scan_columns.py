@@ -31,13 +31,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError, shown
 from logstore.scan.record_batches import ColumnSource
-from logstore.schema.column_types import ColumnType, Fixed
+from logstore.schema.column_types import (
+    BOOL,
+    DATE,
+    DOUBLE,
+    TIME,
+    TIMESTAMP,
+    ColumnType,
+    Fixed,
+    Whole,
+)
 from logstore.schema.stream_schema import Schema, folded
 from logstore.tuples import NamedTuple
 
@@ -187,16 +196,37 @@ def arrow_type_of(kind: ColumnType) -> Any:
     return made.get(kind.name, pa.string)()
 
 
+def column_type_of(kind: Any) -> ColumnType | None:
+    """The type of columns whose values an Arrow type has; None: it has texts, or there is none."""
+    from pyarrow import types
+
+    if types.is_integer(kind):  # one that is unsigned is among those with a bit more
+        unsigned = types.is_unsigned_integer(kind)
+        return Whole(str(kind), kind.bit_width + unsigned)
+    if types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision:
+        return Fixed(kind.precision, kind.scale)
+    tests = [
+        (types.is_floating, DOUBLE),
+        (types.is_boolean, BOOL),
+        (types.is_timestamp, TIMESTAMP),
+        (types.is_date32, DATE),
+        (types.is_time64, TIME),
+    ]
+    return next((found for test, found in tests if test(kind)), None)
+
+
 # -- the columns that a user asks for ---------------------------------------------------------
 class Target(NamedTuple):
     """A column that is asked for. ``standard``: the standard column that it is; empty: it is a
-    field, of the column's name unless ``field`` says another one."""
+    field, of the column's name unless ``field`` says another one. ``read``: what makes its values
+    of what is stored, one by one, where Arrow cannot."""
 
     name: str
     type: Any
     standard: str = ""
     nullable: bool = True
     field: str | None = None
+    read: Callable[[bytes], Any] | None = None
 
     @property
     def read_from(self) -> str:
@@ -238,7 +268,8 @@ def source_of(target: Target) -> ColumnSource | None:
 
     name, kind = target.standard, target.type
     if not name:
-        plain = ColumnSource(target.read_from, standard=False, binary=kind == pa.binary())
+        binary = kind == pa.binary() or target.read is not None
+        plain = ColumnSource(target.read_from, standard=False, binary=binary)
         return plain if _is_castable(kind) else None
     for binary in (False, True):
         if kind == arrow_type(name, binary):

@@ -9,10 +9,17 @@ makes of that object.
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from json.encoder import encode_basestring as quoted
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from logstore.schema.column_types import JSON, Fixed
+
+if TYPE_CHECKING:
+    from logstore.schema.column_types import ColumnType
+    from logstore.schema.stream_schema import Schema
 
 # The ID of an entry, and its fields and values in turn; bytes that are not UTF-8 are lone
 # surrogates in the text.
@@ -67,6 +74,84 @@ def _dumped(row: TextRow) -> bytes:
     raw = [part.encode("utf-8", "surrogateescape") for part in flat]
     pairs = list(zip(raw[::2], raw[1::2], strict=True))
     return json.dumps(entry_object(f"{ms}-{seq}", pairs), ensure_ascii=False).encode() + b"\n"
+
+
+# -- of a stream with a schema ----------------------------------------------------------------
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NUMBERS = frozenset({"int", "long", "double"})
+
+
+class TypedLines:
+    """Makes lines in which values are what a schema says: numbers, true and false, and what is
+    nested. A column that an entry lacks is null where import would give it a default. Whoever reads
+    them by the schema again has the same entries. Null in a column of JSON is no value to them:
+    such an entry is in ``pairs_base64``."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._shown = {column.name: _shown_as(column.type) for column in schema.columns}
+        self._nulls = [
+            column.name
+            for column in schema.columns
+            if column.nullable and column.default is not None
+        ]
+
+    def __call__(self, rows: Iterable[TextRow]) -> bytes:
+        """The lines of entries."""
+        return b"".join(map(self._line, rows))
+
+    def _line(self, row: TextRow) -> bytes:
+        (ms, seq), flat = row
+        names = flat[::2]
+        try:
+            values = [
+                self._shown.get(name, quoted)(value)
+                for name, value in zip(names, flat[1::2], strict=True)
+            ]
+            pairs = zip(map(quoted, names), values, strict=True)
+            if len(set(names)) < len(names):
+                inner = ", ".join(f"[{name}, {value}]" for name, value in pairs)
+                return f'{{"id": "{ms}-{seq}", "pairs": [{inner}]}}\n'.encode()
+            nulls = [f"{quoted(name)}: null" for name in self._nulls if name not in names]
+            inner = ", ".join([*(f"{name}: {value}" for name, value in pairs), *nulls])
+            return f'{{"id": "{ms}-{seq}", "fields": {{{inner}}}}}\n'.encode()
+        except (UnicodeEncodeError, _NullError):
+            return _in_base64(row)
+
+
+class _NullError(Exception):
+    """A value of JSON that is null, which in a line stands for no value."""
+
+
+def _shown_as(kind: ColumnType) -> Callable[[str], str]:
+    if isinstance(kind, Fixed) or kind.name in _NUMBERS:
+        return _number
+    return {"bool": _bool, "json": _json}.get(kind.name, quoted)
+
+
+# A dead letter can have any value: what is none of its type is text.
+def _number(text: str) -> str:
+    return text if _NUMBER.fullmatch(text) else quoted(text)
+
+
+def _bool(text: str) -> str:
+    return text if text in {"true", "false"} else quoted(text)
+
+
+def _json(text: str) -> str:
+    try:
+        JSON.read(text.encode())
+    except ValueError:
+        return quoted(text)
+    if text == "null":
+        raise _NullError
+    return text
+
+
+def _in_base64(row: TextRow) -> bytes:
+    (ms, seq), flat = row
+    raw = [in_base64(part.encode("utf-8", "surrogateescape")) for part in flat]
+    pairs = [list(pair) for pair in zip(raw[::2], raw[1::2], strict=True)]
+    return json.dumps({"id": f"{ms}-{seq}", "pairs_base64": pairs}).encode() + b"\n"
 
 
 def in_base64(raw: bytes) -> str:

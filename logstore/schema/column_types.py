@@ -394,7 +394,7 @@ class Enum(ColumnType):
         self.values = tuple(values)
         quoted = ", ".join("'" + each.replace("'", "''") + "'" for each in values)
         self.name = f"enum({quoted})"
-        self._texts = {each.encode(): each for each in values}
+        self.texts = {each.encode(): each for each in values}
 
     @property
     def example(self) -> str:  # type: ignore[override]
@@ -403,7 +403,7 @@ class Enum(ColumnType):
 
     def read(self, text: bytes) -> str:
         """The text."""
-        found = self._texts.get(text)
+        found = self.texts.get(text)
         if found is None:
             raise ValueError(f"is none of {self.name}")
         return found

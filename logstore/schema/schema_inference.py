@@ -10,6 +10,7 @@ kept a field, and no entry.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from logstore.errors import OptionError
 from logstore.schema import column_types
@@ -27,6 +28,7 @@ _CANDIDATES: tuple[ColumnType, ...] = (
     column_types.UUID_TYPE,
     column_types.JSON,
 )
+_NO_TEXTS = {column_types.BOOL, column_types.LONG, column_types.DOUBLE, column_types.JSON}
 
 
 class _Seen:
@@ -37,9 +39,12 @@ class _Seen:
         self.candidates = list(_CANDIDATES)
         self.text = True  # all of it is UTF-8
 
-    def look(self, text: bytes) -> None:
-        """Look at one more value."""
+    def look(self, text: bytes | str) -> None:
+        """Look at one more value; a str is a text for certain, and no number."""
         self.count += 1
+        if isinstance(text, str):
+            self.candidates = [each for each in self.candidates if each not in _NO_TEXTS]
+            text = text.encode("utf-8", "surrogatepass")
         self.candidates = [each for each in self.candidates if _reads(each, text)]
         if self.text and not self.candidates:
             self.text = _reads(STRING, text)
@@ -64,14 +69,20 @@ def _reads(kind: ColumnType, text: bytes) -> bool:
         value = kind.read(text)
     except ValueError:
         return False
-    return kind is not column_types.DOUBLE or value - value == 0  # 'nan' and 'inf' are words
+    if kind is not column_types.DOUBLE:
+        return True
+    if value - value != 0:  # 'nan' and 'inf' are words
+        return False
+    # a whole number of which a double would lose digits is a name of something
+    return not text.lstrip(b"-").isdigit() or int(value) == int(text)
 
 
-def infer(entries: Iterable[Sequence[bytes]]) -> Schema:
+def infer(entries: Iterable[Sequence[bytes | Any]]) -> Schema:
     """The schema of entries.
 
     Args:
-        entries: of each its names and texts by turns; of a repeated name all count.
+        entries: of each its names and texts by turns; of a repeated name all count. A str is a
+            text that is no number, and not nested.
 
     Raises:
         OptionError: there is no entry, or there are more than ``COLUMNS_MAX`` fields; or two whose
@@ -98,3 +109,29 @@ def infer(entries: Iterable[Sequence[bytes]]) -> Schema:
         for name, seen in fields.items()
     ]
     return Schema(columns)
+
+
+def wider(schema: Schema, found: Schema) -> Schema:
+    """A schema that reads what two others do, with the columns of both: one of two types is text. A
+    column that the first one does not have may be null.
+
+    Raises:
+        OptionError: there are too many columns, or two whose names differ by case only.
+    """
+    columns: list[Column] = []
+    for column in schema.columns:
+        other = found.column(column.field) or column
+        kind = _common(column.type, other.type)
+        nullable = column.nullable or other.nullable
+        columns.append(column._replace(type=kind, nullable=nullable))
+    if not schema.is_open:
+        new = (each for each in found.columns if schema.column(each.field) is None)
+        columns += [each._replace(nullable=True) for each in new]
+    return Schema(columns, is_open=schema.is_open)
+
+
+def _common(one: ColumnType, other: ColumnType) -> ColumnType:
+    for kind in (one, other, STRING):
+        if kind.reads_all_of(one) and kind.reads_all_of(other):
+            return kind
+    return BINARY

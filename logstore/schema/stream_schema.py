@@ -12,10 +12,10 @@ columns have names that differ by case only, as Spark and DuckDB take them for o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from logstore.errors import OptionError, SchemaError, shown
+from logstore.errors import EntryTypeError, OptionError, SchemaError, shown
 from logstore.schema.column_types import ColumnType
 from logstore.tuples import NamedTuple
 
@@ -48,6 +48,15 @@ class Column(NamedTuple):
             return text
         default = self.default.decode("utf-8", "surrogateescape").replace("'", "''")
         return f"{text} = '{default}'"
+
+    @property
+    def null_refused(self) -> str:
+        """Why a null is refused."""
+        return f"column {self.name!r} is not nullable: {_give(self)}"
+
+    def written(self, value: Any) -> bytes:
+        """The one text of a value. SchemaError for what is none of the column's type."""
+        return _text(self, value)
 
 
 class Schema:
@@ -125,20 +134,25 @@ class Schema:
             field = name if isinstance(name, bytes) else _encoded(name)
             column = self._by_field.get(field)
             if column is None:
-                self._refuse_unknown(field)
+                self.check_field(field)
                 taken.append((field, value))
                 continue
             there.add(field)
             if value is not None:
                 taken.append((field, _text(column, value)))
             elif not column.nullable:
-                raise SchemaError(f"column {column.name!r} is not nullable: {_give(column)}")
+                raise SchemaError(column.null_refused)
+        taken += self.filled(there)
+        return taken
+
+    def filled(self, there: Container[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """What a row gets that has only these fields: the defaults of other columns. SchemaError if
+        one has none, and is not nullable."""
         for field, column in self._filled.items():
             if field not in there:
                 if column.default is None:
                     raise SchemaError(f"column {column.name!r} is missing: {_give(column)}")
-                taken.append((field, column.default))
-        return taken
+                yield field, column.default
 
     def condition(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[bytes, Any]]:
         """Values that columns are compared with, as they are stored. SchemaError for one of another
@@ -173,8 +187,9 @@ class Schema:
         """Whether every entry that another schema took can be read by this one."""
         return all(_is_wider(column, other) for column in self.columns)
 
-    def _refuse_unknown(self, field: bytes) -> None:
-        if self.is_open:
+    def check_field(self, field: bytes) -> None:
+        """SchemaError for a field that no entry can have."""
+        if self.is_open or field in self._by_field:
             return
         names = ", ".join(repr(each.name) for each in self.columns[:10])
         more = ", .." if len(self.columns) > 10 else ""
@@ -229,5 +244,11 @@ def _folded(character: str) -> str:
 
 
 def _encoded(name: Any) -> bytes:
-    encoded: bytes = name.encode("utf-8", "surrogateescape")
-    return encoded
+    """The name of a field, as an add without a schema stores it."""
+    if isinstance(name, int | float) and not isinstance(name, bool):
+        name = repr(name)
+    if not isinstance(name, str):
+        raise EntryTypeError(
+            f"the name of a field is str, bytes, int or float, not {type(name).__name__}"
+        )
+    return name.encode("utf-8", "surrogateescape")

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from logstore.api import arguments
+from logstore.api.configuring import stream_schema
 from logstore.api.entry_reads import stream_names
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
@@ -37,8 +38,8 @@ from logstore.loading import needing
 from logstore.scan import live
 from logstore.scan.conversion import Shape, cast, malformed
 from logstore.scan.record_batches import ColumnSource, Gather
-from logstore.scan.scan_columns import Target, typed_columns
-from logstore.schema.stream_schema import folded
+from logstore.scan.scan_columns import Target, schema_columns, typed_columns
+from logstore.schema.stream_schema import Schema, folded
 from logstore.transfer.job import Progress, unwatched
 from logstore.tuples import NamedTuple
 
@@ -88,7 +89,8 @@ def export_parquet(
         store: an open store.
         folder: made if it is missing; it has nothing in it, unless ``resume``.
         streams: names, or patterns such as ``"race:*"``; None: all.
-        schema: columns behind ``id`` and ``ts``, as for ``Stream.scan``; None: ``fields``, a map.
+        schema: columns behind ``id`` and ``ts``, as for ``Stream.scan``; None: those of the schema
+            that all of the streams have, before ``id`` and ``ts``, else ``fields``, a map.
         start: as in ``Stream.range``.
         end: as in ``Stream.range``.
         resume: begin behind the highest ID that the folder has of each stream.
@@ -109,7 +111,10 @@ def export_parquet(
     """
     low, high = arguments.interval(start, end)
     names = stream_names(opened_of(store), streams)()
-    columns = needing("arrow", lambda: _columns(schema, _NAMES))
+    kept = _kept_schema(store, names) if schema is None else None
+    if kept is not None and any(folded(column.name) in _NAMES for column in kept.columns):
+        kept = None  # in the names of the folders already
+    columns = needing("arrow", lambda: _columns(schema, _NAMES, kept))
     report = ParquetReport() if report is None else report
     folder = Path(folder)
     with Folder.locked(folder, resume=resume) as found:
@@ -157,7 +162,8 @@ def export_parquet_file(
     name = arguments.stream_name(stream, opened.encoding)
     if opened.record(name) is None:
         raise StreamNotFoundError("there is no such stream", stream=name)
-    columns = needing("arrow", lambda: _columns(schema, ()))
+    kept = _kept_schema(store, [name]) if schema is None else None
+    columns = needing("arrow", lambda: _columns(schema, (), kept))
     path = Path(path)
     if path.is_dir() or not path.parent.is_dir():
         raise UsageError(f"{path} cannot be a file: name one in a directory that is there")
@@ -175,10 +181,17 @@ def export_parquet_file(
     return run.report
 
 
-def _columns(schema: Any, reserved: tuple[str, ...]) -> Columns:
+def _kept_schema(store: Store[Any], names: Sequence[bytes]) -> Schema | None:
+    """The schema that all of these streams have; None if they have not the same."""
+    opened = opened_of(store)
+    found = {stream_schema(opened, name) for name in names}
+    return found.pop() if len(found) == 1 else None
+
+
+def _columns(schema: Any, reserved: tuple[str, ...], kept: Schema | None) -> Columns:
     from logstore.scan.scan_columns import types_of
 
-    return Columns(None if schema is None else types_of(schema), reserved)
+    return Columns(None if schema is None else types_of(schema), reserved, kept)
 
 
 def _first_missing(store: Store[Any], folder: Folder, name: bytes, columns: Columns) -> StreamID:
@@ -472,6 +485,7 @@ class Sink:
 DAY_MS = 86_400_000
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"  # after the year 9999, where ``ts`` is null
 ALWAYS = ("id", "ts")
+METADATA = b"logstore.schema"  # of a file: the text of the schema of its stream
 WITHOUT_SCHEMA = ("fields",)
 _REPLACEMENT = "\ufffd"
 _IDS = (ColumnSource("ms_exact", standard=True), ColumnSource("seq_exact", standard=True))
@@ -489,16 +503,26 @@ class DayBatch(NamedTuple):
 class Columns:
     """The columns of an export, and how many of their values were malformed."""
 
-    def __init__(self, columns: Mapping[str, Any] | None, reserved: tuple[str, ...] = ()) -> None:
-        given: dict[str, Any] = dict(dict.fromkeys(WITHOUT_SCHEMA) if columns is None else columns)
-        wanted: dict[str, Any] = {name: given.pop(name, None) for name in ALWAYS}
-        _check_alike(given, reserved)
-        self._targets = [_exact(each) for each in typed_columns(wanted | given)]
+    def __init__(
+        self,
+        columns: Mapping[str, Any] | None,
+        reserved: tuple[str, ...] = (),
+        kept: Schema | None = None,
+    ) -> None:
+        if kept is not None:
+            self._targets = _kept_columns(kept)
+        else:
+            given = dict(dict.fromkeys(WITHOUT_SCHEMA) if columns is None else columns)
+            wanted: dict[str, Any] = {name: given.pop(name, None) for name in ALWAYS}
+            _check_alike(given, reserved)
+            self._targets = [_exact(each) for each in typed_columns(wanted | given)]
         self._gathered = [_in_bytes(each) for each in self._targets]
         shape = Shape(self._targets)
         self._shape = Shape(self._gathered)
         self.sources = [*_IDS, *self._shape.sources]
         self.schema = shape.schema
+        if kept is not None:
+            self.schema = self.schema.with_metadata({METADATA: kept.text})
         self.malformed: Counter[str] = Counter()
 
     def days(self, gathered: Any) -> Iterator[DayBatch]:
@@ -541,6 +565,14 @@ class Columns:
         if none is not None and none.true_count:
             self.malformed[target.name] += none.true_count
         return found
+
+
+def _kept_columns(kept: Schema) -> list[Target]:
+    """The columns of a schema that is kept with the stream, and the standard ones behind them; with
+    ``pairs`` if there can be other fields. A dead letter can lack any."""
+    behind = (*ALWAYS, "pairs") if kept.is_open else ALWAYS
+    typed = [each._replace(nullable=True) for each in schema_columns(kept)]
+    return [*typed, *map(_exact, typed_columns(dict.fromkeys(behind)))]
 
 
 def _check_alike(given: Iterable[str], reserved: tuple[str, ...]) -> None:

@@ -144,7 +144,8 @@ def _write(job: Job, file: File, peer: Peer | None) -> None:
             with exports.pinned(engine, name) as export:
                 nodes = spelt(export.nodes(engine), peer)
                 target = job.wanted.target(name)
-                writer.stream(target, export.node_count, nodes, export.info, expires)
+                node_count, info, schema = export.node_count, export.info, export.schema
+                writer.stream(target, node_count, nodes, info, expires, schema)
         except StreamNotFoundError:
             continue  # it was dropped, or expired, before it was written
         job.report.streams += 1
@@ -186,7 +187,12 @@ def import_file(
             raise OptionError("an RDB file has the names of its streams: leave out the name")
         else:
             _check_sum(file)
-            _Import(file, intake, job, database).run()
+            importing = _Import(file, intake, job, database)
+            try:
+                importing.run()
+                intake.flush()
+            finally:  # what was imported before an error stays
+                importing.set_schemas()
         intake.flush()
     finally:
         file.close()
@@ -252,6 +258,23 @@ class _Import:
         self._job = job
         self._database = database
         self._now_ms = intake.now_ms()
+        self._schemas: dict[bytes, bytes] = {}  # of streams that came, or were there, by name
+
+    def set_schemas(self) -> None:
+        """Set the schemas that the file has for its streams, once their entries were held against
+        them. One that does not fit is left out, with a note: a stream without one has all of its
+        entries."""
+        for name, text in self._schemas.items():
+            stream = self._job.store.stream(name)
+            if self._intake.record(name) is None or stream.schema is not None:
+                continue
+            try:
+                stream.configure(schema=text.decode("utf-8", "backslashreplace"), create=False)
+            except (UsageError, StreamNotFoundError) as error:
+                self._job.report.note(
+                    f"{readable_name(name[:NAME_SHOWN])}: the schema of the file was left out: "
+                    f"{error.message}"
+                )
 
     def _fill(self, _size: int) -> bytes:
         data = self._file.pread(READ_BYTES, self._at)
@@ -276,12 +299,16 @@ class _Import:
         report.other_keys += reader.skipped
 
     def _take(self, key: StreamKey) -> None:
+        kept = self._job.report.kept
         try:
             self._stream(key)
         except CANNOT_TAKE as exc:
             if key.failed:
                 raise
             self._job.report.leave_out(key.name, exc)
+            return
+        if key.schema and self._job.report.kept == kept:
+            self._schemas[self._job.wanted.target(key.name)] = key.schema
 
     def _stream(self, key: StreamKey) -> None:
         name, intake = self._job.wanted.target(key.name), self._intake

@@ -13,12 +13,16 @@ import pytest
 
 import logstore
 from logstore.api.opening import opened_of
-from logstore.compaction import closing, measure
+from logstore.compaction import closing, measure, runner
+from logstore.compaction.node_choice import NodeChooser
+from logstore.compaction.segment_rewrite import CompactionReport
+from logstore.engine.snapshots import snapshot
 from logstore.fs import LOCAL
 from logstore.log import file_names
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
 from tests.compaction.filling import delete_at_random
+from tests.support.inside import committer_of, engine_of, roll
 from tests.support.processes import Program, run_program
 
 PAD = {"pad": "x" * 100}
@@ -66,6 +70,100 @@ def test_a_segment_of_which_most_lives_is_left_as_it_is(tmp_path: Path) -> None:
     segments = file_names.segments(LOCAL, path)
     store.close()
     assert file_names.segments(LOCAL, path) == segments
+
+
+def closed(store: logstore.Store[bytes]) -> CompactionReport:
+    """Do what a close does, while nothing else runs; what it did."""
+    report = closing.run(engine_of(store), committer_of(store))
+    assert report is not None
+    return report
+
+
+def test_a_close_moves_nothing_out_of_segments_of_which_most_lives(tmp_path: Path) -> None:
+    """Also where others are worth it: what is moved is bounded by what is given back."""
+    path = tmp_path / "store"
+    with single_adds(path, segment_bytes=256 << 10, background=False) as store:
+        roll(store)
+        dead = file_names.segments(LOCAL, path)[:-1]
+        store.stream("many").add_many({"n": number} | PAD for number in range(8000))
+        roll(store)
+        alive = set(file_names.segments(LOCAL, path)[:-1]) - set(dead)
+        assert len(alive) > 2
+        before = dump(store)
+        closed(store)
+        left = set(file_names.segments(LOCAL, path))
+        assert left >= alive
+        assert not left & set(dead)
+        assert dump(store) == before
+    assert check(path).damage == []
+
+
+def test_a_close_moves_those_first_in_which_least_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no more in all than is done in a moment: the others stay for a compaction."""
+    path = tmp_path / "store"
+    with logstore.open(
+        path, sync="os", segment_bytes=128 << 10, node_max_entries=10, background=False
+    ) as store:
+        for name, share in (("half", 6), ("most", 9), ("none", 0), ("all", 10)):
+            ids = store.stream(name).add_many({"n": number} | PAD for number in range(4000))
+            roll(store)
+            gone = [id for n, id in enumerate(ids) if n // 10 % 10 < share]
+            for first in range(0, len(gone), 1000):
+                store.stream(name).delete(*gone[first : first + 1000])
+        roll(store)
+        staying, _ = measure.stays(engine_of(store), NodeChooser(set(), 1.0))
+        sealed = file_names.segments(LOCAL, path)[:-1]
+        most, half = (
+            [number for number in sealed if low < staying.get(number, 0) <= high]
+            for low, high in ((0, 20_000), (35_000, 70_000))
+        )
+        assert len(most) > 2
+        assert len(half) > 2
+        most_bytes = sum(staying[number] for number in most)
+        monkeypatch.setattr(closing, "MOVE_MAX_BYTES", most_bytes)
+        before = dump(store)
+        closed(store)
+        left = set(file_names.segments(LOCAL, path))
+        assert not left & set(most)
+        assert left >= set(half)
+        assert dump(store) == before
+    assert check(path).damage == []
+
+
+@pytest.mark.parametrize("free", ["many", "few", "of a large index"])
+def test_a_close_gives_back_the_free_pages_of_an_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: str
+) -> None:
+    """Once they are many; an index that is large is not copied while somebody waits."""
+    path = tmp_path / "store"
+    store = single_adds(path, background=False)
+    for number in range(12):
+        store.stream("s0").group(f"g{number}", start="0").read("c", count=2000)
+    for number in range(11):
+        store.stream("s0").group(f"g{number}").destroy()
+    engine = engine_of(store)
+    used, live = snapshot.read(engine, runner.index_bytes)
+    assert used > live + closing.INDEX_FREE_BYTES
+    if free == "few":
+        monkeypatch.setattr(closing, "INDEX_FREE_BYTES", used)
+    if free == "of a large index":
+        monkeypatch.setattr(closing, "INDEX_MAX_BYTES", live // 2)
+    number, before = engine.index().number, dump(store)
+    copied = free == "many"
+    assert closed(store).index_rebuilt == copied
+    assert file_names.generations(LOCAL, path) == [number + copied]
+    size_bytes = LOCAL.tree_bytes(path / file_names.INDEX)
+    assert (size_bytes < used - closing.INDEX_FREE_BYTES / 2) == copied
+    store.stream("s0").add({"n": "behind it"})
+    store.close()
+    with logstore.open(path, background=False) as store:
+        assert not store.recovery["rebuilt"]
+        assert len(store.stream("s0")) == before.infos[b"s0"]["length"] + 1
+        assert store.stream("s0").group("g11").info().pending == 2000
+        assert dump(store).entries[b"s1"] == before.entries[b"s1"]
+    assert check(path).damage == []
 
 
 @pytest.mark.parametrize("options", [{"background": False}, {"compact_rate": 0}], ids=str)

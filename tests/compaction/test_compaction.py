@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 import logstore
+from logstore.engine.runtime import disk_space
+from logstore.log import file_names
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump, everywhere, tree_bytes
 from tests.compaction.filling import SEGMENT, delete_at_random, filled, logical
+from tests.support.inside import engine_of, roll
 
 
 @pytest.mark.parametrize("share", [0.1, 0.6, 0.9, 1.0])
@@ -165,6 +168,41 @@ def test_space_of_a_dropped_stream_comes_back(tmp_path: Path) -> None:
         assert store.info().log_bytes < 4096
 
 
-def test_a_bad_threshold_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threshold", [-0.1, 1.5])
+def test_a_bad_threshold_is_refused(tmp_path: Path, threshold: float) -> None:
     with logstore.open(tmp_path / "store") as store, pytest.raises(logstore.OptionError):
-        store.compact(threshold=1.5)
+        store.compact(threshold=threshold)
+
+
+def test_a_segment_in_which_an_open_node_begins_is_kept(tmp_path: Path) -> None:
+    """No sealed node lives in it, and with this threshold none of its entries are moved."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False) as store:
+        store.stream("gone").add_many({"n": n} for n in range(300))
+        store.drop("gone")
+        roll(store)
+        for n in range(3):
+            store.stream("s").add({"n": n})
+        roll(store)
+        store.stream("s").add({"n": 3})
+        report = store.compact(threshold=1.0)
+        assert report.segments_dropped == 1
+        assert report.open_nodes_restated == 0
+        assert [entry["n"] for entry in store.stream("s")] == [b"0", b"1", b"2", b"3"]
+    assert check(path).damage == []
+    shutil.rmtree(path / "index")
+    with logstore.open(path, background=False) as store:
+        assert store.recovery["rebuilt"]
+        assert [entry["n"] for entry in store.stream("s")] == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_run_sets_space_aside_again(tmp_path: Path) -> None:
+    """It was given up for a delete on a full disk: adds are refused until it is there."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False) as store:
+        store.stream("s").add_many({"n": n} for n in range(300))
+        disk_space.release(engine_of(store))
+        assert not (path / file_names.RESERVE).exists()
+        store.compact()
+        assert (path / file_names.RESERVE).stat().st_size == disk_space.RESERVE_BYTES
+        assert len(store.stream("s").add_many([{"n": 1}])) == 1

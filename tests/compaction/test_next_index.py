@@ -9,6 +9,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.fs import FileSystem
 from logstore.index import env
 from logstore.index.env import Generation
-from logstore.log import file_names
+from logstore.log import chain, file_names
 from logstore.recovery import next_index
 from logstore.recovery.check import check
 from logstore.recovery.next_index import NextIndex
@@ -362,6 +363,76 @@ def test_segments_in_between_are_left_to_take_in(store: Store) -> None:
     assert following._left_bytes(fmt.position(2, size - 10)) == 990
     assert following._left_bytes(fmt.position(3, 500)) == 1500
     assert following._left_bytes(fmt.position(9, 500)) == 1500 + 6 * size
+
+
+def test_a_slice_at_the_end_of_a_segment_goes_into_the_next_one(store: Store) -> None:
+    """Else nothing would be taken in while LOCK is held, again and again."""
+    engine = engine_of(store)
+    fill_segments(store)
+    following, published = NextIndex(engine), engine.wake.applied
+    links = chain.main_links(engine.fs, engine.path, engine.uuid)
+    assert len(links) > 3
+    for link, behind in pairwise(links):
+        following._applied = fmt.position(link.number, link.end_offset)
+        end = following._slice_end(published)
+        assert end > fmt.position(behind.number, behind.start_offset)
+        following._applied = fmt.position(link.number, link.end_offset - 10)
+        assert fmt.segment_of(following._slice_end(published)) == link.number
+    following._applied = published - 10
+    assert following._slice_end(published) == published
+
+
+def test_beside_adders_that_are_as_fast_the_rest_is_left_for_lock(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the index would never be built."""
+    engine, real, rounds = engine_of(store), NextIndex._take_in, list[int]()
+
+    def take_in_and_add(self: NextIndex, bound: int) -> None:
+        real(self, bound)
+        assert len(rounds) < 100, "it goes on and on"
+        rounds.append(self._left_bytes(engine.wake.applied))
+        store.stream(b"a").add_many([{b"n": b"%d" % n, b"pad": os.urandom(500)} for n in range(40)])
+
+    def build(self: NextIndex) -> None:
+        real_build(self)
+        monkeypatch.setattr(NextIndex, "_take_in", real)
+
+    real_build, real_copy = NextIndex.build, next_index._copy
+
+    def copy_and_add(*args: Any) -> None:
+        real_copy(*args)
+        store.stream(b"a").add_many([{b"pad": os.urandom(500)}] * 40)
+
+    monkeypatch.setattr(next_index, "LEFT_BYTES", 1000)
+    monkeypatch.setattr(next_index, "_copy", copy_and_add)
+    monkeypatch.setattr(NextIndex, "_take_in", take_in_and_add)
+    monkeypatch.setattr(NextIndex, "build", build)
+    length = len(store.stream(b"a"))
+    with maintenance_locks.alone(engine):
+        assert runner.renew_index(engine, committer_of(store))
+    assert rounds
+    assert len(store.stream(b"a")) == length + 40 * (1 + len(rounds))
+    checked = check(engine.path)
+    assert checked.as_dict()["clean"], checked.as_dict()
+
+
+def test_a_copy_that_fails_leaves_no_reader_in_the_index(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pages would not be used again for as long as the store is open."""
+    engine = engine_of(store)
+
+    def full(*_: object) -> None:
+        raise lmdb.DiskError(f"mdb_txn_commit: {os.strerror(errno.ENOSPC)}")
+
+    monkeypatch.setattr(env, "put_piece", full)
+    with maintenance_locks.alone(engine), pytest.raises(logstore.DiskFullError) as caught:
+        runner.renew_index(engine, committer_of(store))
+    readers = engine.index().env.readers()
+    assert caught.value  # with all that its frames hold
+    ours = [line.split() for line in readers.splitlines() if line.split()[0] == str(os.getpid())]
+    assert [line[2] for line in ours if line[2] != "-"] == [], readers
 
 
 # A builder that is killed at a step, beside another process that has the store open.

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore import format as fmt
 from logstore.api.opening import opened_of
 from logstore.compaction import erasure
 from logstore.compaction.usage import SpaceUsage, usage
@@ -20,6 +21,7 @@ from logstore.fs import LOCAL
 from logstore.log import file_names, log_reader
 from logstore.web import views as web_views
 from tests.compaction.conftest import Store
+from tests.retention.retained import nodes_of
 from tests.support.inside import roll
 
 SEGMENT = 256 << 10
@@ -116,10 +118,20 @@ def deleted_while_open(store: Store) -> None:
     stream.add_many(rows(400))
 
 
+def drop_beside_few_deletes(store: Store) -> None:
+    """In each segment nodes that live, most of each, stand beside more that are dead."""
+    for _ in range(30):
+        filled(store, count=150)
+        filled(store, "other", 50)
+    roll(store)
+    store.stream("other").delete(*[entry.id for entry in store.stream("other")][::10])
+    store.drop("s")
+
+
 WITHOUT = [nothing, single_adds, import_in_batches, groups]
 WITH = [
     deletes, few_deletes, trim, trimmed_to_nothing, drop, drop_in_the_active_segment,
-    drop_of_single_adds, rename_over, many_streams, deleted_while_open,
+    drop_of_single_adds, rename_over, many_streams, deleted_while_open, drop_beside_few_deletes,
 ]  # fmt: skip
 
 
@@ -153,6 +165,50 @@ def test_reclaimable_bytes_equal_the_bytes_given_back(
     # Beside the estimate: a hint of the segment that was sealed, frames that say what was done.
     assert abs(told - max(0, given)) <= 0.06 * before + 4096
     assert again <= 0.06 * before + 4096
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_no_more_is_told_than_is_given_back_where_nodes_are_small(
+    tmp_path: Path, *, deletes: bool
+) -> None:
+    """Each that moves costs its place in a frame and in a hint, which is as much as it holds."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, segment_bytes=SEGMENT, node_max_entries=2) as store:
+        for _ in range(40):
+            store.stream("s").add_many({"n": n} for n in range(300))
+            store.stream("other").add_many({"n": n} for n in range(160))
+        roll(store)
+        store.drop("s")
+        if deletes:  # one of the two of each node
+            store.stream("other").delete(*[entry.id for entry in store.stream("other")][::2])
+        before, told = log_bytes(path), store.info().reclaimable_bytes
+        store.compact()
+        given = before - log_bytes(path)
+    print(f"told {told}, given {given}, of {before}")
+    assert given / 2 < told <= given
+
+
+def test_a_node_whose_last_entry_is_left_is_not_counted_whole(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, node_max_entries=4) as store:
+        store.stream("s").add_many({"n": n, "pad": "x" * 900} for n in range(4))
+        roll(store)
+        store.stream("s").trim(max_entries=1, approximate=False)
+        assert 3 * 900 < store.info().deleted_bytes < 3.5 * 900
+        store.stream("s").trim(max_entries=0, approximate=False)
+        assert 4 * 900 < store.info().deleted_bytes < 4.5 * 900
+
+
+def test_deleted_bytes_of_single_adds_are_those_of_their_frames(tmp_path: Path) -> None:
+    """Of nodes that are gone, and of one of which a part is."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, node_max_entries=4) as store:
+        for n in range(1000):
+            store.stream("s").add({"n": n, "pad": "x" * 1000})
+        store.stream("s").trim(max_entries=50, approximate=False)
+        assert 0.89 < store.info().deleted_bytes / log_bytes(path) < 0.95
+        store.stream("s").trim(max_entries=0, approximate=False)
+        assert 0.93 < store.info().deleted_bytes / log_bytes(path) < 1
 
 
 @pytest.mark.parametrize("shape", WITHOUT, ids=named)
@@ -338,6 +394,21 @@ def test_each_stream_has_what_is_its_own(path: Path) -> None:
     both = holes.live_bytes + holes.tombstoned_bytes
     assert abs(both - whole.live_bytes) < both / 20  # the same entries were added
     assert holes.tombstoned_bytes == pytest.approx(both / 4, rel=0.1)
+
+
+def test_entries_of_an_open_node_are_live(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, background=False) as store:
+        for n in range(12):
+            store.stream("s").add({"n": n, "pad": "x" * 200})
+        (node,) = nodes_of(store, b"s")
+        assert node.open
+    found = measured(path)
+    (use,) = found.streams
+    assert (use.entries, use.nodes, use.tombstoned_bytes) == (12, 1, 0)
+    assert use.live_bytes == node.size_bytes + fmt.FRAME_HEAD_BYTES
+    assert found.segments[0].streams == {b"s": use.live_bytes}
+    assert use.segments == {1}
 
 
 def test_reclaimed_bytes_are_no_longer_counted_as_dead(path: Path) -> None:

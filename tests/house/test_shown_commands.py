@@ -264,7 +264,10 @@ def faults(found: list[Shown], check: object) -> list[str]:
 def files_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that commands look for before they run."""
     monkeypatch.chdir(tmp_path)
-    for name in ("flights.csv.gz", "france.jsonl", "france.parquet", "later.jsonl", "secret"):
+    names = (
+        "flights.csv.gz france.jsonl france.parquet later.jsonl secret sensor.jsonl sensor.parquet"
+    )
+    for name in names.split():
         (tmp_path / name).touch()
 
 

@@ -10,6 +10,8 @@ import pytest
 
 import logstore
 from logstore import format as fmt
+from logstore.compaction import segment_rewrite
+from logstore.engine.runtime import maintenance_locks
 from logstore.errors import CorruptFrameError, CorruptionError, FormatVersionError, NotAStoreError
 from logstore.format import Kind
 from logstore.fs import LOCAL
@@ -18,6 +20,7 @@ from logstore.log.segment import SegmentHead
 from logstore.log.segment_writer import CommitBuffer
 from logstore.log.storefile import StoreFile
 from logstore.options import StoreLimits
+from tests.support.inside import committer_of, engine_of, roll
 from tests.support.watched_files import DurableOrder, FileOperation, WatchedFileSystem
 
 UUID = bytes(range(16))
@@ -92,11 +95,32 @@ def test_half_a_hint_is_written_over(tmp_path: Path) -> None:
         assert fmt.HINT_HEAD.unpack_from(place.read_bytes())[4] == fmt.Role.MAIN
 
 
+def test_a_hint_tells_which_segment_is_missing_behind_its_own(tmp_path: Path) -> None:
+    """As the seal says it: the number between may be that of a compacted segment."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False) as store:
+        store.stream("s").add({"v": b"one"})
+        segment_rewrite.begin(engine_of(store), committer_of(store)).abandon()
+        roll(store)
+        engine = engine_of(store)
+        maintenance_locks.write_missing_hints(engine)
+        fs, uuid = engine.fs, engine.uuid
+        before, last = [link.number for link in chain.main_links(fs, path, uuid)]
+        assert (before, last) == (1, 3)
+        assert hint.lost_successor(fs, path, uuid, before) == 0
+    file_names.segment(path, last).unlink()
+    assert hint.lost_successor(LOCAL, path, uuid, before) == last
+    file_names.hint(path, before).unlink()
+    assert hint.lost_successor(LOCAL, path, uuid, before) == 0
+
+
 def test_the_marker_of_a_store_is_whole_or_refused(tmp_path: Path) -> None:
     content = StoreFile(UUID, StoreLimits(), 77)
     place = tmp_path / file_names.STORE
     with pytest.raises(NotAStoreError, match="no file STORE"):
         storefile.read(LOCAL, tmp_path)
+    with pytest.raises(NotAStoreError, match="no such directory"):
+        storefile.read(LOCAL, tmp_path / "elsewhere")
     data = storefile.pack(content)
     place.write_bytes(data)
     assert storefile.read(LOCAL, tmp_path) == content

@@ -7,12 +7,18 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
+import msgpack
 import pytest
 
 import logstore
 from logstore import format as fmt
 from logstore.crc import crc32c
-from logstore.errors import CorruptFrameError, CorruptionError, SnapshotExpiredError
+from logstore.errors import (
+    CorruptFrameError,
+    CorruptionError,
+    NotAStoreError,
+    SnapshotExpiredError,
+)
 from logstore.fs import LOCAL, FileSystem
 from logstore.log import (
     chain,
@@ -21,12 +27,14 @@ from logstore.log import (
     hint,
     pinfile,
     segment,
+    shipfile,
     storefile,
     versioned,
 )
 from logstore.log.chain import Link
 from logstore.log.pinfile import Pin
 from logstore.log.segment import SegmentHead
+from logstore.log.shipfile import NEVER, ShipRecord
 from logstore.recovery import index_validity
 
 UUID = bytes(range(16))
@@ -47,6 +55,17 @@ def test_only_numbers_are_segments(store: Path) -> None:
     for name in (*ours, *odd):
         (store / file_names.LOG / name).touch()
     assert file_names.segments(FileSystem(), store) == [7, 12]
+
+
+def test_the_path_of_a_log_has_its_number(store: Path) -> None:
+    """By it a store that was shipped knows which of its files are segments."""
+    log, beside = file_names.segment(store, 12), file_names.hint(store, 12)
+    for path, number in (
+        (str(log), 12), (log.name, 12), (f"log/{log.name}", 12), (str(beside), 0),
+        (log.name + file_names.TEMPORARY, 0), ("STORE", 0), ("12", 0), ("x.log", 0), ("", 0),
+        (str(file_names.checkpoint(store, 12)), 0), (f"{log.name}/STORE", 0),
+    ):  # fmt: skip
+        assert file_names.segment_number(path) == number, path
 
 
 def test_a_header_is_of_one_number_and_one_store(store: Path) -> None:
@@ -81,6 +100,8 @@ def test_a_pin_holds_until_its_time(store: Path) -> None:
         pinfile.check(fs, store, pin.id, 1000)
     with pytest.raises(SnapshotExpiredError, match="given back"):
         pinfile.check(fs, store, pinfile.new_id(), 0)
+    with pytest.raises(NotAStoreError, match="executors need it"):
+        pinfile.check(fs, store / "elsewhere", pin.id, 999)
     whole = pinfile.path(store, pin.id).read_bytes()
     for cut in (0, fmt.PIN_HEAD.size - 1, fmt.PIN_HEAD.size, len(whole) - 1):
         pinfile.path(store, pin.id).write_bytes(whole[:cut])
@@ -88,6 +109,48 @@ def test_a_pin_holds_until_its_time(store: Path) -> None:
     other = pinfile.new_id()
     pinfile.path(store, other).write_bytes(whole)  # one pin under another's name
     assert pinfile.read(fs, store, other) is None
+
+
+SHIPPED = ShipRecord(fmt.position(7, 500), 1234, (9, 11), "s3://bucket/races", "ab" * 16)
+
+
+def test_a_ship_covers_what_stands_before_its_position() -> None:
+    """Retention drops what is covered: one byte more, and it drops what nobody was shipped."""
+    for segment_number, offset, covered in (
+        (7, 499, True), (7, 500, False), (7, 501, False), (8, 0, False), (6, 900, True),
+        (9, 64, True), (10, 64, False), (11, 1 << 31, True), (12, 64, False),
+    ):  # fmt: skip
+        assert SHIPPED.covers(fmt.position(segment_number, offset)) == covered
+    assert not SHIPPED.covers(0)  # it stands nowhere
+    assert not any(map(NEVER.covers, (0, 1, fmt.position(1, 64))))
+
+
+def test_a_record_of_ships_is_whole_or_says_never(store: Path) -> None:
+    fs = FileSystem()
+    assert shipfile.read(fs, store) == ShipRecord(0, 0, (), "", "")
+    shipfile.write(fs, store, SHIPPED)
+    assert shipfile.read(fs, store) == SHIPPED
+    place = store / file_names.SHIPPED
+    whole = place.read_bytes()
+    for at in range(len(whole)):
+        place.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert shipfile.read(fs, store) == NEVER
+        place.write_bytes(whole[:at])
+        assert shipfile.read(fs, store) == NEVER
+    # That of a logstore that had no lines, and one whose content is of another kind.
+    body = SHIPPED._asdict()
+    del body["line"]
+    place.write_bytes(versioned.sealed(msgpack.packb(body)))
+    assert shipfile.read(fs, store) == SHIPPED._replace(line="")
+    for name, other in (("position", "text"), ("compacted", 5), ("shipped_ms", None)):
+        place.write_bytes(versioned.sealed(msgpack.packb({**body, name: other})))
+        assert shipfile.read(fs, store) == NEVER
+
+
+def test_lines_of_ships_have_names_of_their_own() -> None:
+    names = {shipfile.new_line() for _ in range(100)}
+    assert len(names) == 100
+    assert {len(bytes.fromhex(name)) for name in names} == {16}
 
 
 def test_a_hint_is_written_by_one_at_a_time(store: Path) -> None:

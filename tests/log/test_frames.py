@@ -16,7 +16,7 @@ import logstore
 from logstore import format as fmt
 from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
-from logstore.errors import CorruptFrameError, TooLargeError
+from logstore.errors import CorruptFrameError, TooLargeError, UnreadableError
 from logstore.features import schedule_rows
 from logstore.features.expiry import Expire
 from logstore.features.idempotent_ids import NOTHING, Idempotent
@@ -196,6 +196,10 @@ def test_a_commit_must_be_whole_and_follow_the_one_before() -> None:
             list(log_reader.commits(iter(wrong), None))
     with pytest.raises(CorruptFrameError):
         list(log_reader.commits(iter(frames_of), 1))
+    for count in (4, 5):  # the place where the one that is not whole begins: there it is cut off
+        with pytest.raises(CorruptFrameError, match="not complete") as caught:
+            list(log_reader.commits(iter(frames_of[:count]), None))
+        assert (caught.value.segment, caught.value.offset) == (1, frames_of[3].offset)
     assert len(list(log_reader.commits(iter(frames_of), 0))) == 2
 
 
@@ -224,12 +228,104 @@ def test_frames_behind_damage_are_found_once_each() -> None:
     assert log_reader.resume_offset(held, SEED, 1, START, end) == START + size
     assert log_reader.resume_offset(held, SEED, 1, end - 5, end) == end
     # A later frame knew 50 bytes to be durable; what is promised counts as well.
-    assert log_reader.behind(held, SEED, 1, START + 49, end, 0).damaged
+    assert log_reader.behind(held, SEED, 1, START + 49, end, 0) == (True, False)
     assert log_reader.behind(held, SEED, 1, START + 50, end, 0) == (False, True)
-    assert log_reader.behind(held, SEED, 1, START + 50, end, fmt.position(1, START + 51)).damaged
+    promised = fmt.position(1, START + 51)
+    assert log_reader.behind(held, SEED, 1, START + 50, end, promised) == (True, False)
     assert not log_reader.behind(
         held, SEED, 1, START + 50, end, fmt.position(1, START + 50)
     ).damaged
+
+
+def test_a_frame_may_begin_at_the_byte_behind_a_bad_one() -> None:
+    buffer = CommitBuffer(fmt.position(1, START + 1), 1)
+    for body in NOTES:
+        add_frame(buffer, body)
+    data = b"\0" + buffer.encode(SEED, 0)
+    held, end = Held(data, START), START + len(data)
+    found = list(log_reader.next_valid(held, SEED, 1, START, end))
+    assert [each.body() for each in found] == NOTES
+    assert log_reader.resume_offset(held, SEED, 1, START, end) == START + 1
+
+
+def test_a_tail_without_the_end_of_a_commit_is_not_complete() -> None:
+    """Such a tail is cut off; one with a commit in it is told."""
+    size = fmt.FRAME_HEAD_BYTES + 3
+    torn, whole = _log(NOTES)[: 2 * size], _log(NOTES, NOTES)
+    for data, complete in ((b"", False), (torn, False), (whole, True)):
+        held, end = Held(b"\0" + data[1:], START), START + len(data)
+        assert log_reader.behind(held, SEED, 1, START, end, 0) == (False, complete)
+
+
+def test_a_scan_ends_where_it_is_told() -> None:
+    """What stands there may be of a commit that is not published, or half written."""
+    data = _log(NOTES, NOTES)
+    every = _scan(data)
+    held = Held(data, START)
+    for count, frame in enumerate(every):
+        assert list(log_reader.scan(held, SEED, 1, START, frame.offset)) == every[:count]
+        for end in range(frame.offset + 1, frame.end_offset):
+            found = list[log_reader.LogFrame]()
+            with pytest.raises(CorruptFrameError) as caught:
+                found.extend(log_reader.scan(held, SEED, 1, START, end))
+            assert (caught.value.segment, caught.value.offset) == (1, frame.offset)
+            assert found == every[:count]
+
+
+@pytest.mark.parametrize("size", [(8 << 20) - 1, 8 << 20, (8 << 20) + 1, 9 << 20])
+def test_a_large_frame_is_read_whole_or_left_out(size: int) -> None:
+    """Above 8 MiB it is checked before memory is taken for it."""
+    body = frames.Note(b"x" * size)
+    data = _log([body, frames.Note(b"behind")])
+    held, end = Held(data, START), START + len(data)
+    assert log_reader.read_frame(held, SEED, 1, START, end).body() == body
+    first, last = log_reader.scan(held, SEED, 1, START, end, bodies=False)
+    assert (first.payload_bytes, first.kind, first.ordinal) == (size, Kind.NOTE, 0)
+    assert (first.position, first.end_offset) == (fmt.position(1, START), last.offset)
+    assert first.payload == b""
+    assert last.body() == frames.Note(b"behind")
+    broken = Held(data[:-100] + bytes([data[-100] ^ 1]) + data[-99:], START)
+    for bodies in (False, True):
+        with pytest.raises(CorruptFrameError, match="checksum"):
+            list(log_reader.scan(broken, SEED, 1, START, end, bodies=bodies))
+        short = Held(data[: size // 2], START)
+        with pytest.raises(CorruptFrameError, match="cut off"):
+            list(log_reader.scan(short, SEED, 1, START, end, bodies=bodies))
+
+
+class Unreadable(Held):
+    """Bytes of which the disk does not give back some."""
+
+    def __init__(self, data: bytes, offset: int, lost: range) -> None:
+        super().__init__(data, offset)
+        self.lost = lost
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        if size_bytes and offset < self.lost.stop and offset + size_bytes > self.lost.start:
+            raise UnreadableError("lost", offset=max(offset, self.lost.start))
+        return super().pread(size_bytes, offset)
+
+
+@pytest.mark.parametrize("lost", [range(4096, 8192), range(4096, 16384), range(8192, 12288)])
+def test_frames_beside_a_sector_that_is_lost_are_read(lost: range) -> None:
+    """All before it, and all behind it, once each; the error names the segment."""
+    data = _log([frames.Note(b"%d" % number * 50) for number in range(300)], NOTES)
+    every = _scan(data)
+    held, end = Unreadable(data, START, lost), START + len(data)
+    before = [each for each in every if each.end_offset <= lost.start]
+    behind = [each for each in every if each.offset >= lost.stop]
+    assert before
+    assert behind
+    found = list[log_reader.LogFrame]()
+    with pytest.raises(UnreadableError) as caught:
+        found.extend(log_reader.scan(held, SEED, 1, START, end))
+    assert found == before
+    assert caught.value.segment == 1
+    assert list(log_reader.next_valid(held, SEED, 1, START, end)) == before + behind
+    assert log_reader.resume_offset(held, SEED, 1, before[-1].end_offset, end) == behind[0].offset
+    assert log_reader.readable(held, 100, lost.start) == b""
+    assert log_reader.readable(held, 1, lost.start - 1) == held.pread(1, lost.start - 1)
+    assert log_reader.readable(held, 100, lost.start - 9) == held.pread(9, lost.start - 9)
 
 
 def test_a_node_is_read_only_where_its_locator_says() -> None:

@@ -37,7 +37,8 @@ TESTS = (
     "tests/crash/test_failures.py",
     "tests/crash/states/test_found.py",
 )
-# They start processes, servers or Spark, wait for the clock, or take long without telling more.
+# They start processes, servers or Spark, wait for the clock, or take long without telling more. A
+# test that does none of this has no place in them: it would never be asked.
 LEFT_OUT = (
     "tests/compaction/test_kill.py",
     "tests/compaction/test_soak.py",

@@ -70,6 +70,18 @@ def test_limit():
     assert LIMIT == 9
 """
 
+MOUNTING = """\
+import os, subprocess, pytest
+from logstore.summing import total
+def test_disk(tmp_path):
+    command = ["mount", "-t", "tmpfs", "tmpfs", str(tmp_path)]
+    if os.geteuid() or subprocess.run(command).returncode:
+        pytest.skip("nothing can be mounted")
+    (tmp_path / "file").touch()
+    assert total(1, 1) == 2
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+"""
+
 
 @pytest.fixture(scope="module")
 def asker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
@@ -79,6 +91,7 @@ def asker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     (tree / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
     for name, text in (
         ("tests/__init__.py", ""), ("tests/log/test_it.py", TESTS),
+        ("tests/log/test_mounting.py", MOUNTING),
         ("logstore/__init__.py", ""), ("logstore/summing.py", SUMMING),
     ):  # fmt: skip
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -121,6 +134,18 @@ def test_time_over(asker: Asker) -> None:
     after = SUMMING.replace("return min", "while True: pass\n    return min")
     answer = asker.ask("logstore/summing.py", after, dict.fromkeys(asker.tests, 2.0))
     assert (answer["result"], answer["by"].partition("::")[2]) == ("timeout", "test_total")
+
+
+def test_a_test_that_is_stopped_with_a_disk_mounted_harms_no_other(asker: Asker) -> None:
+    """Its files could not be removed, and each mutant behind it would count as noticed."""
+    (disk,) = [test for test in asker.tests if test.endswith("test_disk")]
+    endless = SUMMING.replace("return min", "while True: pass\n    return min")
+    result = asker.ask("logstore/summing.py", endless, {disk: 2.0})["result"]
+    if result == "passed":
+        pytest.skip("nothing can be mounted")
+    assert result == "timeout"
+    unseen = SUMMING.replace("min(a + b", "min(b + a")
+    assert asker.ask("logstore/summing.py", unseen, {disk: 60.0})["result"] == "passed"
 
 
 def test_every_excuse_is_of_something() -> None:

@@ -7,7 +7,7 @@ them about a mutant, until one fails, and gives each of them so many seconds. Th
 "passed", "failed" with the test that failed, "timeout" with the test that had no end, or "outside"
 if code that runs at import differs, and not only in values.
 
-Invariant: what a fork does stays in it.
+Invariant: what a fork does stays in it; what one that is stopped has mounted is taken away.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import mmap
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -56,6 +57,14 @@ def follow(items: list[pytest.Item], first: First | None, place: mmap.mmap) -> N
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
         if first is not None and first.by:
             return
+
+
+def unmount(below: Path) -> None:
+    """Take away what a test that was stopped has mounted: files below it could not be removed, and
+    every test behind it would fail."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        if Path(line.split()[1]).is_relative_to(below):
+            subprocess.run(["umount", "-l", line.split()[1]], check=False)
 
 
 class Worker:
@@ -128,6 +137,7 @@ class Worker:
             if seconds is not None and took > seconds[place]:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
+                unmount(Path(tempfile.gettempdir()))
                 return {"result": "timeout", "by": tests[place]}
             time.sleep(PATIENCE)
         if not into.exists():

@@ -20,6 +20,8 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -206,3 +208,22 @@ def valkey_peer() -> Peer:
 def peer(request: pytest.FixtureRequest) -> Peer:
     """Each server in turn, as new."""
     return _fresh(_started_or_skip(request.param))
+
+
+@contextmanager
+def loaded(name: str, directory: Path, data: bytes) -> Iterator[Peer]:
+    """A server of its own that began with this file."""
+    binary = binary_of(name)
+    if binary is None:
+        pytest.skip(f"no {name} server")
+    (directory / "dump.rdb").write_bytes(data)
+    port = _free_port()
+    process = _launch(binary, port, str(directory))
+    try:
+        client = _connect(process, port)
+        log = (directory / "log").read_text(errors="replace")
+        assert client is not None, f"{name} does not begin with the file:\n{log[-2000:]}"
+        yield Peer(name, name, port, client)
+    finally:
+        process.terminate()
+        process.wait()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,25 +42,6 @@ def saved(peer: Peer) -> bytes:
     peer.command("SAVE")
     directory = peer.command("CONFIG", "GET", "dir")[1].decode()
     return Path(directory, "dump.rdb").read_bytes()
-
-
-@contextmanager
-def loaded(name: str, directory: Path, data: bytes) -> Iterator[Peer]:
-    """A server of its own that began with this file."""
-    binary = servers.binary_of(name)
-    if binary is None:
-        pytest.skip(f"no {name} server")
-    (directory / "dump.rdb").write_bytes(data)
-    port = servers._free_port()
-    process = servers._launch(binary, port, str(directory))
-    try:
-        client = servers._connect(process, port)
-        log = (directory / "log").read_text(errors="replace")
-        assert client is not None, f"{name} does not begin with the file:\n{log[-2000:]}"
-        yield Peer(name, name, port, client)
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def written(store: Store[bytes], expires_ms: int | None = None) -> bytes:
@@ -140,7 +119,7 @@ def test_a_file_of_ours_is_loaded_by_a_server(
         store.restore(f"s{seed}", peer.command("DUMP", f"s{seed}"))
     data = written(store)
     assert verify(source(data)) == 6
-    with loaded(peer.name, tmp_path, data) as other:
+    with servers.loaded(peer.name, tmp_path, data) as other:
         for seed in range(6):
             assert other.command("DUMP", f"s{seed}") == peer.command("DUMP", f"s{seed}")
             assert full_info(other, f"s{seed}") == full_info(peer, f"s{seed}")
@@ -151,7 +130,7 @@ def test_a_server_keeps_the_expiry_that_a_file_says(
     redis_peer: Peer, store: Store[bytes], tmp_path: Path
 ) -> None:
     store.stream("s").add({"a": 1}, id="1-1")
-    with loaded("redis", tmp_path, written(store, 4_000_000_000_123)) as other:
+    with servers.loaded("redis", tmp_path, written(store, 4_000_000_000_123)) as other:
         assert other.command("PEXPIRETIME", "s") == 4_000_000_000_123
 
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,7 +31,16 @@ from logstore.log import file_names
 from logstore.log.shipped import MANIFEST, OBJECTS, ShipTarget
 from logstore.recovery import backup
 from logstore.recovery.check import check
-from tests.recovery.shipped import URI, at_once, bucket_server, empty_bucket, filled, ids, ship
+from tests.recovery.shipped import (
+    URI,
+    at_once,
+    bucket_server,
+    empty_bucket,
+    filled,
+    ids,
+    names_and_bytes,
+    ship,
+)
 from tests.support.inside import FixedClock, engine_of
 from tests.tools.commands import invoke, ok
 
@@ -155,7 +165,10 @@ def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
     assert found is not None
     segment = next(part for part in found.parts if part.path.endswith(".log"))
     outside = found._replace(parts=(segment._replace(path="log/../../x.log"), *found.parts))
-    for bad in (b"", whole[:-9], whole.replace(b"log/", b"Log/", 1), outside.pack()):
+    without = found._replace(parts=tuple(each for each in found.parts if each.path != "STORE"))
+    for bad in (
+        b"", whole[:-9], whole.replace(b"log/", b"Log/", 1), outside.pack(), without.pack(),
+    ):  # fmt: skip
         manifest.write_bytes(bad)
         with pytest.raises(CorruptionError, match=MANIFEST):
             backup.fetch(str(uri), target)
@@ -178,8 +191,39 @@ def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
             backup.fetch(str(uri), target)
         assert not target.exists()
         thing.touch()
-    with pytest.raises(NotAStoreError, match="nothing was shipped"):
+    with pytest.raises(NotAStoreError, match="nothing was shipped") as caught:
         backup.fetch(str(tmp_path / "nothing"), target)
+    assert "has not ended" not in str(caught.value)
+    manifest.unlink()
+    with pytest.raises(NotAStoreError, match="its first ship has not ended: wait, or ship again"):
+        backup.fetch(str(uri), target)
+
+
+def test_progress_tells_how_many_bytes_are_done(tmp_path: Path) -> None:
+    """Of a ship and of a fetch, before each file."""
+    uri, target = tmp_path / "away", tmp_path / "back"
+    sent, fetched = list[tuple[int, int]](), list[tuple[int, int]]()
+    with filled(tmp_path / "store") as store:
+        ship(store, uri, lambda *done: sent.append(done))
+    found = backup.fetch(str(uri), target, progress=lambda *done: fetched.append(done))
+    sizes = [part.size_bytes for part in found.parts]
+    assert fetched == [(sum(sizes[:at]), sum(sizes)) for at in range(len(sizes))]
+    assert [total for _, total in sent] == [sum(sizes)] * len(sent)
+    assert [done for done, _ in sent] == sorted({done for done, _ in sent})
+    assert sent[0][0] == 0
+    assert {now - before for (before, _), (now, _) in pairwise(sent)} <= set(sizes)
+
+
+def test_progress_of_a_restore_tells_how_many_files_are_done(tmp_path: Path) -> None:
+    with filled(tmp_path / "store") as store:
+        store.checkpoint()
+        store.backup(tmp_path / "copy")
+    told = list[tuple[int, int]]()
+    backup.restore(tmp_path / "copy", tmp_path / "back", progress=lambda *done: told.append(done))
+    count = len(told)
+    assert count > 2
+    assert told == [(at, count) for at in range(count)]
+    assert names_and_bytes(tmp_path / "back") == names_and_bytes(tmp_path / "copy")
 
 
 KILLED = """

@@ -20,7 +20,7 @@ from logstore.api.store import Store
 from logstore.errors import ClosedError, InvalidIDError, OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.scan import conditions, live
-from logstore.scan.conditions import TS_MAX_MS, FilterRange
+from logstore.scan.filter_range import TS_MAX_MS, FilterRange
 from tests.scan.scanned_stores import make_store
 
 # Both sides of where `ts`, and then `ms`, become null.
@@ -126,8 +126,8 @@ def test_a_column_keeps_the_type_of_the_schema_in_conditions(races: Store[bytes]
 @pytest.mark.parametrize(
     "where",
     [
-        "speed > 3", [], [("speed",)], [("speed", "~", 3)], [("ms", "<", "x")], ["abc"],
-        [("ts", "<", MOMENT.replace(tzinfo=None))],
+        "speed > ", b"speed > 3", [], [("speed",)], [("speed", "~", 3)], [("ms", "<", "x")],
+        ["abc"], [("ts", "<", MOMENT.replace(tzinfo=None))],
         [("speed", "<", 1 << 60)], [("speed", "<", None)],
         [("rider", "in", "r0")], [("rider", "in", [])], [("speed", "==", 1j)],
         pc.field("nobody") > 1, pc.field("ms"),

@@ -13,17 +13,31 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 import pytest
 from redis.exceptions import ResponseError
 
 import logstore
 import logstore.aio
 from logstore import Schema, SchemaError
+from logstore.api.transaction import Transaction
 from logstore.engine.dump import publish
+from logstore.engine.dump.export import pinned
 from logstore.engine.dump.publish import StagedEntries
-from logstore.errors import OptionError, StreamNotFoundError
+from logstore.errors import (
+    InvalidPayloadError,
+    OptionError,
+    StreamNotFoundError,
+    UsageError,
+)
+from logstore.ids import ZERO_ID
+from logstore.log.stagefile import StagedRun
+from logstore.rdb import codes
+from logstore.rdb.rdb_writer import FileWriter
+from logstore.rdb.value import StreamInfoValue
 from logstore.redis import Redis
-from tests.support.inside import committer_of
+from logstore.transfer import Wanted, export_file, import_file
+from tests.support.inside import committer_of, engine_of
 
 SENSOR = "temp double, note string?, level enum('low', 'high')? = 'low'"
 GOOD = {"temp": "21.50"}
@@ -117,6 +131,100 @@ def test_a_transaction_is_held_against_the_schema(
     with pytest.raises(SchemaError, match="temp"):
         refused.commit()
     assert len(store.stream("other")) == 1
+
+
+NULLED: dict[str, Callable[[logstore.Stream[bytes], Any], object]] = {
+    **WAYS,
+    "a table": lambda stream, row: stream.add_arrow(
+        pa.table({name: pa.array([value], pa.string()) for name, value in row.items()})
+    ),
+    "a transaction": lambda stream, row: in_transaction(stream, lambda each: each.add(row)),
+    "rows of a transaction": lambda stream, row: in_transaction(
+        stream, lambda each: each.add_many([row])
+    ),
+}
+del NULLED["repeated"], NULLED["schedule"]  # their rows are written in the commit
+
+
+def in_transaction(stream: logstore.Stream[bytes], step: Callable[[Any], object]) -> None:
+    with Transaction(stream._opened, None) as tx:
+        step(tx.stream(stream.name))
+
+
+@pytest.mark.parametrize("way", NULLED)
+@pytest.mark.parametrize("warm", [False, True])
+def test_none_is_no_default(sensor: logstore.Stream[bytes], way: str, warm: bool) -> None:
+    """Whichever way a row goes: beside the pipeline, or through it."""
+    if warm:
+        sensor.add(GOOD, "1-1")
+    NULLED[way](sensor, {"temp": "5", "level": None})
+    assert (b"temp", b"5") in texts(list(sensor)[warm])
+    assert dict(texts(list(sensor)[warm])).keys() == {b"temp"}
+
+
+@pytest.mark.parametrize(
+    "row", [{5: "x"}, [(5, "x")], "temp", [("temp",)], 7, [], [("temp", "warm")], {"temp": "warm"}]
+)
+def test_what_is_no_row_is_refused_in_every_way(sensor: logstore.Stream[bytes], row: Any) -> None:
+    for name, way in NULLED.items():
+        if name != "a table":
+            with pytest.raises(UsageError):
+                way(sensor, row)
+    assert len(sensor) == 0
+
+
+def test_a_transaction_takes_values_of_python(typed: logstore.Stream[Any]) -> None:
+    """Also where it begins as one of plain values, and where it is a schema's that came since."""
+    opened = typed._opened
+    store = logstore.open(opened.path, encoding=opened.encoding, background=False)
+    with store, store.transaction() as tx:
+        first = tx.stream("typed").add(TYPED)
+        tx.stream("other").add({"a": 1})
+        tx.stream("typed").add_many([TYPED, list(TYPED.items())])
+        tx.stream("typed").add(TYPED, "*", ttl=60)
+        tx.stream("typed").schedule(TYPED, after=3600)
+        tx.stream("notes").trim(max_entries=5)
+        tx.stream("typed").add(TYPED | {"note": None})
+    assert first.id == typed[first.id].id
+    assert [values_of(entry) for entry in typed] == [TYPED] * 5
+    assert [dict(entry.pairs) for entry in typed.scheduled()] == [TYPED]
+
+
+def test_a_text_in_a_transaction_is_what_it_is_in_an_add(store: logstore.Store[bytes]) -> None:
+    """In a column of JSON a str is a value of its own, bytes are a JSON text."""
+    stream = store.stream("s")
+    stream.configure(schema="a json, n int?")
+    for fields in ({"a": "5"}, {"a": b"5"}, {"a": "x", "n": 1}):
+        stream.add(fields)
+        with store.transaction() as tx:
+            tx.stream("s").add(fields)
+        with store.transaction() as tx:
+            tx.stream("other").add({"a": 1})
+            tx.stream("s").add(fields)
+            tx.stream("other").trim(max_entries=1)
+    assert [entry["a"] for entry in stream] == ["5"] * 3 + [5] * 3 + ["x"] * 3
+
+
+def test_a_refusal_inside_a_transaction_leaves_what_was_collected(
+    store: logstore.Store[bytes], sensor: logstore.Stream[bytes]
+) -> None:
+    tx = store.transaction()
+    tx.stream("other").add({"a": 1})
+    for bad in ({"temp": None}, {"temp": datetime.now(UTC)}, {"temp": 1, "hum": True}):
+        with pytest.raises(SchemaError):
+            tx.stream("sensor").add(bad)
+    with pytest.raises(SchemaError, match="row 1"):
+        tx.stream("sensor").add_many([{"temp": 1}, {"temp": []}])
+    tx.stream("sensor").add({"temp": 2.5})
+    tx.commit()
+    assert len(store.stream("other")) == 1
+    assert [entry["temp"] for entry in sensor] == [2.5]
+    plain = store.transaction()
+    plain.stream("sensor").add({"temp": "warm"})
+    plain.stream("other").trim(max_entries=0)
+    with pytest.raises(SchemaError, match="temp"):
+        plain.commit()
+    assert (len(sensor), len(store.stream("other"))) == (1, 1)
 
 
 def test_many_rows_name_the_one_that_is_refused(sensor: logstore.Stream[bytes]) -> None:
@@ -280,6 +388,71 @@ def test_a_copy_a_backup_and_a_ship_have_the_schema(tmp_path: Path) -> None:
         store.ship(tmp_path / "ship")
     with logstore.open(tmp_path / "backup") as store:
         assert str(store.stream("large copy").schema) == "a int, *"
+
+
+def typed_store(path: Path) -> logstore.Store[bytes]:
+    """Streams with a schema and without one, of one piece and of several."""
+    store = logstore.open(path, background=False)
+    store.stream("s").configure(schema="a int, *")
+    store.stream("s").add({"a": 5, "more": "x"})
+    store.stream("plain").add({"a": "x"})
+    store.stream("t").configure(schema="a int, pad string?, " + WIDE)
+    store.stream("t").add_many({"a": number, "pad": "x" * 1000} for number in range(3000))
+    return store
+
+
+WIDE = ", ".join(f"column{number} double?" for number in range(900))
+
+
+def test_an_rdb_file_has_the_schemas(tmp_path: Path) -> None:
+    file = tmp_path / "dump.rdb"
+    with typed_store(tmp_path / "from") as store:
+        wanted = {name: store.stream(name).schema for name in store.streams()}
+        export_file(store, file)
+    with logstore.open(tmp_path / "to") as store:
+        import_file(store, file, Wanted(prefix=b"old:"))
+        for name, schema in wanted.items():
+            assert store.stream(b"old:" + name).schema == schema
+        with pytest.raises(SchemaError):
+            store.stream("old:t").add({"a": "x"})
+        store.stream("old:s").configure(schema=None)  # as an import leaves it that is killed then
+        assert import_file(store, file, Wanted(prefix=b"old:")).same == 3
+        assert store.stream("old:s").schema == wanted[b"s"]
+        store.stream("s").add({"b": "another"})
+        assert import_file(store, file, Wanted(policy="skip")).kept == 1
+        assert store.stream("s").schema is None
+        assert store.stream("t").schema == wanted[b"t"]
+        import_file(store, file, Wanted(policy="replace"))
+        assert store.stream("s").schema == wanted[b"s"]
+
+
+@pytest.mark.parametrize("text", ["a bool", "a colour", "\udcff", "a int, A int"])
+def test_a_schema_of_a_file_that_does_not_fit_is_left_out(tmp_path: Path, text: str) -> None:
+    """Or is none. The entries come in, and a note tells of it."""
+    pieces: list[bytes] = []
+    raw = text.encode("utf-8", "surrogateescape")
+    with typed_store(tmp_path / "from") as store, pinned(engine_of(store), b"s") as found:
+        writer = FileWriter(pieces.append, [(codes.SCHEMA_NOTE, raw)])
+        nodes = found.nodes(engine_of(store))
+        writer.stream(b"s", found.node_count, nodes, found.info)
+        writer.stream(b"t", 0, [], StreamInfoValue(0, ZERO_ID, ZERO_ID, ZERO_ID, 0, []))
+        writer.finish()
+    (tmp_path / "dump.rdb").write_bytes(b"".join(pieces))
+    with logstore.open(tmp_path / "to") as store:
+        report = import_file(store, tmp_path / "dump.rdb")
+        assert (report.streams, report.entries) == (2, 1)
+        assert ["s: the schema of the file was left out" in note for note in report.notes] == [True]
+        assert store.stream("s").schema is None
+        assert len(store.stream("s")) == 1
+
+
+def test_a_note_that_is_too_long_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    pieces: list[bytes] = []
+    writer = FileWriter(pieces.append, [(codes.SCHEMA_NOTE, b"x" * (codes.SCHEMA_MAX_BYTES + 1))])
+    writer.finish()
+    (tmp_path / "dump.rdb").write_bytes(b"".join(pieces))
+    with logstore.open(tmp_path / "to") as store, pytest.raises(InvalidPayloadError):
+        import_file(store, tmp_path / "dump.rdb")
 
 
 def _add_until_refused(path: str, started: Any) -> None:
@@ -451,25 +624,24 @@ def test_asyncio_has_the_types(tmp_path: Path) -> None:
 def test_nodes_that_were_made_elsewhere_do_not_pass_the_schema_by(
     store: logstore.Store[bytes], sensor: logstore.Stream[bytes]
 ) -> None:
-    """Prevents Spark's sink from adding what no schema took."""
+    """Prevents Spark's sink from adding what no schema took, or another one than there is now."""
     run = committer_of(store).run
-    staged = [StagedEntries(b"other", True, ()), StagedEntries(b"sensor", True, ())]
-    for mode in (publish.APPEND, publish.IGNORE):
-        step = partial(publish.publish, streams=staged, mode=mode)
-        if mode == publish.IGNORE:  # the stream is there: nothing is added to it
-            assert run(step) == 0
-        else:
-            with pytest.raises(SchemaError, match="made elsewhere"):
-                run(step)
+
+    def staged(name: bytes, schema_at: int) -> StagedEntries:
+        wrote = StagedRun(name, True, "file", 0, 0, 0, 1, (1, 0), (1, 0), schema_at)
+        return StagedEntries(name, True, ((wrote, b""),))
+
+    plain = [StagedEntries(b"other", True, ()), staged(b"sensor", 0)]
+    other = [StagedEntries(b"other", True, ()), staged(b"sensor", 1)]
+    for each in (plain, other):
+        for mode in (publish.APPEND, publish.OVERWRITE, publish.IGNORE):
+            step = partial(publish.publish, streams=each, mode=mode)
+            if mode == publish.IGNORE:  # the stream is there: nothing is added to it
+                assert run(step) == 0
+            else:
+                with pytest.raises(SchemaError, match=r"made elsewhere.*Run the job again"):
+                    run(step)
+    with pytest.raises(SchemaError, match="made elsewhere"):  # it was dropped, and its schema
+        run(partial(publish.publish, streams=[staged(b"gone", 1)], mode=publish.IGNORE))
     assert len(sensor) == 0
-
-
-def test_a_wider_schema_is_set_without_reading_what_is_there(store: logstore.Store[bytes]) -> None:
-    stream = store.stream("s")
-    stream.configure(schema="n int")
-    stream.add_many({"n": number} for number in range(2000))
-    before = store.metrics()["read_entries"]
-    stream.configure(schema="n long, more string?")
-    assert store.metrics()["read_entries"] == before
-    stream.configure(schema="n int")  # a narrower one
-    assert store.metrics()["read_entries"] >= before + 2000
+    assert str(store.stream("sensor").schema) == SENSOR

@@ -57,7 +57,9 @@ def test_tables_about_the_store_equal_info(path: Path) -> None:
 
 
 def test_the_page_has_the_columns_of_each_table() -> None:
-    told = {name: shown.rows("docs/scan.md", "`table`")[name].split("`")[1] for name in TABLES}
+    told = {
+        name: shown.rows("docs/scan.md", "`table` | columns")[name].split("`")[1] for name in TABLES
+    }
     assert told == {
         name: ", ".join(column.split()[0] for column in columns.split(", "))
         for name, columns in TABLES.items()

@@ -103,9 +103,12 @@ def on_a_terminal(
 
 
 def pairs(store: Path, name: str = "s") -> list[tuple[str, list[tuple[bytes, bytes]]]]:
-    """IDs and pairs of all entries."""
+    """IDs and pairs of all entries, as they are stored, whatever schema there is."""
     with logstore.open(store, create=False) as opened:
-        return [(str(entry.id), entry.pairs) for entry in opened.stream(name)]
+        flats: list[tuple[str, Any]] = [
+            (str(entry.id), entry._flat) for entry in opened.stream(name)
+        ]
+    return [(id, list(zip(flat[::2], flat[1::2], strict=True))) for id, flat in flats]
 
 
 def contents(store: Path) -> dict[str, tuple[int, bytes]]:

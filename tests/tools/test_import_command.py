@@ -25,9 +25,9 @@ GOOD = b'{"id":"1-0","a":"1"}\n{"id":"2-0","a":"2"}\n'
 
 
 def load(store: Path, text: bytes | str, *more: str) -> dict[str, object]:
-    """Import from stdin as JSON lines; the report."""
+    """Import from stdin as JSON lines, as text; the report."""
     found: dict[str, object] = json.loads(
-        ok("import", store, "--stream", "s", "--json", *more, stdin=text)
+        ok("import", store, "--stream", "s", "--schema", "none", "--json", *more, stdin=text)
     )
     return found
 
@@ -178,7 +178,8 @@ def test_the_batch_of_a_bad_line_is_not_in_the_store(empty: Path) -> None:
 
 
 def test_skipped_lines_are_counted_and_named(empty: Path) -> None:
-    done = process("import", empty, "--stream", "s", "--skip-bad", "--json", stdin=b"{\n" + GOOD)
+    arguments = ("--stream", "s", "--skip-bad", "--schema", "none", "--json")
+    done = process("import", empty, *arguments, stdin=b"{\n" + GOOD)
     assert done.returncode == 0
     assert json.loads(done.stdout) == {
         "imported": 2, "bad": 1, "resumed_over": 0, "last_id": "2-0",
@@ -224,7 +225,7 @@ def csv(store: Path, text: bytes, *more: str) -> dict[str, object]:
 def test_csv_from_a_file(empty: Path, tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_bytes(b'\xef\xbb\xbfid,name,note\n1-5,Anna,"a ""b"",\nc"\n\n2-0,\xc3\xbc,\n')
-    done = process("import", empty, file, "--stream", "s")
+    done = process("import", empty, file, "--stream", "s", "--schema", "none")
     assert (done.returncode, done.stderr) == (0, b"")
     assert pairs(empty) == [
         ("1-5", [(b"name", b"Anna"), (b"note", b'a "b",\nc')]),

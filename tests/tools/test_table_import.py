@@ -25,7 +25,10 @@ def test_every_kind_of_file_and_batch(tmp_path: Path, name: str) -> None:
                       "b": ["x", "y", None, "ü", ""]})  # fmt: skip
     file = written(tmp_path / name, table, 2)
     (told,) = objects(ok("import", tmp_path / "s", file, "--stream", "s", "--batch", 3, "--json"))
-    assert told == {"imported": 5, "bad": 0, "resumed_over": 0, "last_id": "9-0"}
+    assert told == {
+        "imported": 5, "bad": 0, "resumed_over": 0, "last_id": "9-0",
+        "schema": "a long?, b string?",
+    }  # fmt: skip
     assert pairs(tmp_path / "s") == [
         ("1-1", [(b"a", b"1"), (b"b", b"x")]),
         ("1-2", [(b"b", b"y")]),

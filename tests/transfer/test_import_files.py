@@ -24,7 +24,8 @@ from logstore.errors import (
 from logstore.rdb import codes, dump_payload
 from logstore.rdb.codes import crc64
 from logstore.rdb.rdb_writer import FileWriter
-from logstore.transfer import Wanted, import_file, stream_intake
+from logstore.transfer import Wanted, export_file, import_file, stream_intake
+from tests.peers import servers
 from tests.peers.servers import Peer
 from tests.rdb.bodies import body
 from tests.rdb.workload import fill
@@ -302,3 +303,27 @@ def test_the_command(redis_peer: Peer, tmp_path: Path) -> None:
     ok("redis", "import", path, out)
     with logstore.open(path) as store:
         assert ours(store) == {b"s": dumps(redis_peer)[b"s"], b"x:s": dumps(redis_peer)[b"s"]}
+
+
+def test_a_server_loads_a_file_that_has_schemas(
+    peer: Peer, store: Store[bytes], tmp_path: Path
+) -> None:
+    """A note that it does not know it passes over, also between two keys."""
+    for name in ("s", "t"):
+        store.stream(name).configure(schema="a int, note string?" + " " * 20_000)
+        store.stream(name).add({"a": 5}, "1-1")
+    store.stream("wide").configure(schema=", ".join(f"column{at} double?" for at in range(900)))
+    store.stream("plain").add({"a": 5}, "1-1")
+    export_file(store, tmp_path / "dump.rdb")
+    (tmp_path / "server").mkdir()
+    data = (tmp_path / "dump.rdb").read_bytes()
+    with servers.loaded(peer.name, tmp_path / "server", data) as server:
+        assert sorted(server.command("KEYS", "*")) == [b"plain", b"s", b"t", b"wide"]
+        for name in ("plain", "s", "t"):
+            assert server.command("XRANGE", name, "-", "+") == [[b"1-1", [b"a", b"5"]]]
+        data = saved(server).read_bytes()
+    again = logstore.open(tmp_path / "again")
+    (tmp_path / "saved.rdb").write_bytes(data)
+    import_file(again, tmp_path / "saved.rdb")
+    assert again.stream("s").schema is None  # a server writes no note of others
+    again.close()

@@ -27,11 +27,10 @@ import pyarrow.compute as pc
 from pyarrow import ipc, parquet
 
 from logstore.errors import OptionError, UsageError
-from logstore.scan import conversion, intake
+from logstore.scan import column_texts, conversion, intake
 from logstore.scan.intake import is_plain
-from logstore.tools.wording import text_or_base64
+from logstore.schema.stream_schema import Schema
 
-NO_TEXT = "<value out of range"
 ARROW_FILE, ARROW_FILE_HEAD_BYTES = b"ARROW1", 8  # first and last bytes; size with padding
 
 
@@ -42,13 +41,31 @@ class Table:
         self._name = name or "what comes from stdin"
         self._source = self._guarded(lambda: _opened(file, kind, seekable=seekable), 0)
         schema = "schema_arrow" if kind == "parquet" else "schema"
-        given = self._guarded(lambda: getattr(self._source, schema), 0)
+        self.given = self._guarded(lambda: getattr(self._source, schema), 0)
         self.schema = self._guarded(
-            lambda: pa.schema([pa.field(each.name, _plain_type(each)) for each in given]), 0
+            lambda: pa.schema([pa.field(each.name, _plain_type(each)) for each in self.given]), 0
         )
+        self._find_changed()
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are; 0: that is not known."""
+        metadata = getattr(self._source, "metadata", None)
+        return int(getattr(metadata, "num_rows", 0))
+
+    def type_by(self, schema: Schema) -> None:
+        """Leave columns as they are whose types the schema of a stream takes."""
+        fields = [
+            given if _keeps_type(given.name, schema) else plain
+            for given, plain in zip(self.given, self.schema, strict=True)
+        ]
+        self.schema = pa.schema(fields)
+        self._find_changed()
+
+    def _find_changed(self) -> None:
         self._changed = [
             place
-            for place, (old, new) in enumerate(zip(given, self.schema, strict=True))
+            for place, (old, new) in enumerate(zip(self.given, self.schema, strict=True))
             if old.type != new.type
         ]
 
@@ -160,6 +177,12 @@ def _plain_type(field: Any) -> Any:
     )
 
 
+def _keeps_type(name: str, schema: Schema) -> bool:
+    """Whether a column goes as it is to its column of a schema; for text it becomes text here."""
+    column = schema.column(name.encode("utf-8", "surrogateescape"))
+    return column is not None and column.type.name != "string"
+
+
 def _plain_column(column: Any, field: Any, row: int) -> Any:
     """A column as its plain field has it; UsageError names the row, of which the first is ``row``,
     with a time that has no text."""
@@ -170,7 +193,11 @@ def _plain_column(column: Any, field: Any, row: int) -> Any:
     texts: list[str | None] = []
     try:
         if not pa.types.is_nested(column.type):
-            return _times(column) if pa.types.is_time(column.type) else column.cast(field.type)
+            return (
+                column_texts.times(column)
+                if pa.types.is_time(column.type)
+                else column.cast(field.type)
+            )
         for each in column:
             texts.append(_json(each))  # noqa: PERF401  (how many there are names the row)
         return pa.array(texts, pa.string())
@@ -179,59 +206,11 @@ def _plain_column(column: Any, field: Any, row: int) -> Any:
         raise UsageError(f"row {row + at}: column {field.name!r}: {error}") from error
 
 
-def _times(column: Any) -> Any:
-    """Times of day as text; OutOfRange for a value that Arrow shows as out of range."""
-    found = column.cast(pa.string())
-    odd = pc.index(pc.starts_with(found, NO_TEXT), True).as_py()
-    if odd >= 0:
-        raise conversion.OutOfRange(odd, "a time is out of its range")
-    return found
-
-
 def _json(scalar: Any) -> str | None:
-    # Arrow casts nothing nested to text, and its Python values have no units of time:
-    # test_values_of_each_arrow_type_as_text.
     if not scalar.is_valid:
         return None
-    return json.dumps(_value(scalar), ensure_ascii=False, separators=(",", ":"))
-
-
-def _value(scalar: Any) -> Any:
-    """A value of Arrow for JSON."""
-    kind = scalar.type
-    if not scalar.is_valid:
-        return None
-    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_union(kind):
-        return _value(scalar.value)
-    if pa.types.is_dictionary(kind):
-        return _value(scalar.dictionary[scalar.index.as_py()])
-    if not pa.types.is_nested(kind):
-        return _leaf(scalar)
-    if pa.types.is_struct(kind):
-        names = [field.name for field in kind]
-        return {name: _value(scalar[at]) for at, name in enumerate(names)}
-    if pa.types.is_map(kind):
-        pairs = [(each[0], each[1]) for each in scalar.values]  # they may have other names
-        return {_key(_value(name)): _value(each) for name, each in pairs}
-    return [_value(each) for each in scalar.values]
-
-
-def _leaf(scalar: Any) -> Any:
-    """A value that is not nested, for JSON."""
-    kind = scalar.type
-    if conversion.is_time(kind) or pa.types.is_time(kind):
-        column = pa.repeat(scalar, 1)
-        return (conversion.time_text if conversion.is_time(kind) else _times)(column)[0].as_py()
-    value = scalar.as_py()
-    if isinstance(value, bytes):
-        return text_or_base64(value)
-    if isinstance(value, float) and value - value != 0:
-        return str(value)  # JSON has no NaN, and no infinity
-    return value if isinstance(value, str | int | float) else str(value)
-
-
-def _key(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    value = column_texts.nested_value(scalar)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 # -- INT96 ----------------------------------------------------------------------------------------

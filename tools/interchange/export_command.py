@@ -183,11 +183,12 @@ def export_(
 ) -> None:
     """Write the entries of STREAM to FILE, or to stdout.
 
-    JSON lines keep every byte. CSV takes text without repeated fields; a field that an entry lacks
-    becomes an empty cell; a file named .tsv has tabs. Behind these, .gz and .zst compress. FILE
-    appears when it is whole.
+    JSON lines keep every byte; of a stream with a schema, numbers are numbers, and JSON is nested.
+    CSV takes text without repeated fields; a field that an entry lacks becomes an empty cell; a
+    file named .tsv has tabs. Behind these, .gz and .zst compress. FILE appears when it is whole.
 
-    A FILE named .parquet has the columns id, ts and those of --schema, else all fields as a map.
+    A FILE named .parquet has the columns id, ts and those of --schema, else those of the stream's
+    schema before id and ts, else all fields as a map.
     With --to parquet, FILE is a folder, and there may be several STREAMs and patterns, or none for
     all of them: there will be a folder for each stream and day, with files that appear when they
     are whole; --resume goes on behind them, also after a kill. Needs the extra arrow.
@@ -229,17 +230,22 @@ def _export_text(
                 return iter(())
             return entry_reads.text_rows(opened_of(stream), stream.name, low, high)
 
-        writer = None
+        writer, schema = None, stream.schema
+        json_lines: Callable[[TextRows], bytes] = scan_records.json_lines
         if as_csv:
             names = chosen.fields.split(",") if chosen.fields else field_names(batches())
+            if schema is not None and not chosen.fields:
+                names = [*dict.fromkeys([*(each.name for each in schema.columns), *names])]
             writer = CsvWriter(names, chosen.id_field or "id", guess_delimiter(target.name))
+        elif schema is not None:
+            json_lines = scan_records.TypedLines(schema)
         count, about = 0, len(stream)
         with opened(output, target) as file, packing(file, target.name) as packed:
             if writer is not None:
                 packed.write(writer.header())
             for rows in batches():
                 if writer is None:
-                    packed.write(scan_records.json_lines(rows))
+                    packed.write(json_lines(rows))
                 else:
                     packed.writelines(writer(rows))
                 count += len(rows)

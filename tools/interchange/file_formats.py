@@ -1,5 +1,5 @@
-"""The format of a file and its compression, by its name and its first bytes; and whether text is
-UTF-8.
+"""The format of a file and its compression, by its name and its first bytes; the encoding and the
+delimiter of text by its beginning; and whether text is UTF-8.
 
 Invariants: a name says one format, or is refused. First bytes that say another format are an error
 with both. A file is unpacked as it is read and packed as it is written, in memory of some buffers.
@@ -8,9 +8,11 @@ Needs pyarrow for compressed files only.
 
 from __future__ import annotations
 
+import csv
 import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -42,6 +44,8 @@ MAGICS = {
     b"\xff\xff\xff\xff": "arrow",  # a stream of messages
 }
 MAGIC_BYTES = 6
+SAMPLE_BYTES = 1 << 20  # of a file; of a pipe what is there
+SNIFFED_RECORDS = 100
 
 
 # -- names ------------------------------------------------------------------------------------
@@ -75,6 +79,56 @@ def guess_delimiter(name: str) -> str:
     return "\t" if unpacked_name(name).lower().endswith(".tsv") else ","
 
 
+def stream_name(name: str) -> str:
+    """The name of a stream for what is in a file: the file's, without its endings. UsageError."""
+    stem = Path(unpacked_name(name)).name
+    stem = stem[: -len(ending)] if (ending := Path(stem).suffix) else stem
+    if not stem:
+        raise UsageError("what comes from stdin has no name: say with --stream where it goes")
+    return stem
+
+
+# -- text, by its beginning -------------------------------------------------------------------
+_MARKS = {
+    b"\xff\xfe\0\0": "utf-32",
+    b"\0\0\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
+DELIMITERS = ",;\t|"
+
+
+def guess_encoding(sample: bytes) -> str:
+    """The encoding of a text by its beginning: by a byte order mark, or by the zeros that ASCII has
+    in UTF-16; else UTF-8, in which other bytes stay as they are."""
+    for mark, encoding in _MARKS.items():
+        if sample.startswith(mark):
+            return encoding
+    head = sample[:1000]
+    if len(head) >= 4 and b"\0" in head:
+        pairs = len(head) // 2
+        if head[1::2].count(0) * 10 >= pairs * 9:
+            return "utf-16-le"
+        if head[::2].count(0) * 10 >= pairs * 9:
+            return "utf-16-be"
+    return "utf-8"
+
+
+def sniffed_delimiter(sample: str, name: str) -> str:
+    """The delimiter of a CSV by its first records: the one under which all have as many cells, and
+    the most of them; where that is none, as its name says."""
+    best, most = guess_delimiter(name), 1
+    for delimiter in DELIMITERS:
+        widths: set[int] = set()
+        lines = io.StringIO(sample, newline="")
+        with suppress(csv.Error):
+            records = csv.reader(lines, delimiter=delimiter, strict=True)
+            widths.update(len(cells) for cells in islice(records, SNIFFED_RECORDS) if cells)
+        if len(widths) == 1 and max(widths) > most:
+            best, most = delimiter, max(widths)
+    return best
+
+
 def is_utf8(parts: Iterable[str]) -> bool:
     """Whether text was UTF-8: other bytes are lone surrogates in it."""
     try:
@@ -100,6 +154,15 @@ class Input:
             file, found = _peeked(cast("BinaryIO", Unpacking(file, packed)))
         self.file = file
         self.found = found if found in TABLES else None
+
+    def sample(self) -> bytes:
+        """The beginning of the input, which is read again; of a pipe what is there already."""
+        if not self.seekable:
+            return bytes(cast("Any", self.file).peek(SAMPLE_BYTES))
+        at = self.file.tell()
+        data = self.file.read(SAMPLE_BYTES)
+        self.file.seek(at)
+        return data
 
     def format(self, given: str | None, name: str) -> str:
         """The format: as given, as the first bytes say, or as the name says; UsageError."""

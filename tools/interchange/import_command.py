@@ -22,18 +22,30 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import click
 
-from logstore.errors import InputLineError, UsageError
+from logstore.errors import InputLineError, SchemaError, UsageError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.loading import load, needing
 from logstore.options import BATCH_MAX_ROWS, ENTRY_MAX_BYTES, Sync
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
 from logstore.tools.interchange import text_lines
-from logstore.tools.interchange.file_formats import TABLES, TEXTS, Input, guess_delimiter
+from logstore.tools.interchange.file_formats import (
+    TABLES,
+    TEXTS,
+    Input,
+    guess_encoding,
+    sniffed_delimiter,
+    stream_name,
+)
 from logstore.tools.interchange.text_rows import TIME_FORMATS, Block, ImportRow, RowIDs
 
 if TYPE_CHECKING:
     from logstore.api.stream import Stream
+    from logstore.codec import GivenIDs, RowBatch
+    from logstore.engine.streams.add import AutoID
+    from logstore.schema.column_types import ColumnType
+    from logstore.schema.stream_schema import Schema
+    from logstore.tools.interchange.import_schema import ImportSchema
 
 
 @dataclass(slots=True)
@@ -61,6 +73,7 @@ class Import:
     on_bad: Callable[[InputLineError], None] = lambda _error: None
     on_batch: Callable[[Counts, int], None] = lambda _counts, _rows: None
     create: bool = True
+    schema: ImportSchema | None = None  # by which rows are written
     counts: Counts = field(default_factory=Counts)
     _resume_after: StreamID = ZERO_ID
 
@@ -79,6 +92,21 @@ class Import:
             )
         return f"{id} is not above {last} before it: sort the input by ID"
 
+    def _commit_ready(self, ready: RowBatch, ids: AutoID | GivenIDs) -> None:
+        """Add rows that are written already."""
+        from logstore.api.entry import IDRuns, collect
+        from logstore.api.opening import opened_of
+        from logstore.engine.streams import add
+
+        schema_at = 0 if self.schema is None else self.schema.settle(create=self.create)
+        name = self.stream.name
+        request = add.Add(name, ready, 0, len(ready), ids, self.create, schema_at=schema_at)
+        added = opened_of(self.stream).commit(partial(add.add, request=request), None)
+        found = IDRuns()
+        if added is not None:
+            collect(found, added)
+        self._added(found)
+
     def _added(self, ids: Sequence[StreamID]) -> None:
         """Count rows that were added; none: there is no stream, and none may be made."""
         if len(ids) == 0:
@@ -96,6 +124,7 @@ class Load(Import):
     """An import of text, row by row, or by blocks of rows."""
 
     rows: text_lines.Found = field(kw_only=True)
+    empty_is_null: bool = field(default=False, kw_only=True)
     _waiting: list[Waiting] = field(default_factory=list)
     _last: StreamID = ZERO_ID
     _with_ids: bool | None = None
@@ -188,17 +217,51 @@ class Load(Import):
 
     def _commit(self) -> None:
         rows, self._waiting = self._waiting, []
-        try:
-            self._add(rows)
-        except UsageError as error:
-            good = self._without_refused(rows, error)
-            if good:
-                self._add(good)
+        if self.schema is not None:
+            rows = self._typed(rows, self.schema)
+        if rows:
+            try:
+                self._add(rows)
+            except UsageError as error:
+                good = self._without_refused(rows, error)
+                if good:
+                    self._add(good)
         self.on_batch(self.counts, 0)
 
+    def _typed(self, rows: list[Waiting], schema: ImportSchema) -> list[Waiting]:
+        """The rows as the schema writes them; those that do not fit it are bad, unless it becomes
+        wider for them."""
+        raw = partial(_raw, schema=schema.schema, empty_is_null=self.empty_is_null)
+        given = [raw(value[1] if self._with_ids else value) for _, _, value in rows]
+        refused: list[tuple[Waiting, SchemaError]] = []
+        good: list[Waiting] = []
+        for row, pairs in zip(rows, given, strict=True):
+            line, unit, value = row
+            try:
+                written = schema.written(pairs)
+            except SchemaError as error:
+                if not refused and schema.widen(given):
+                    return self._typed(rows, schema)
+                refused.append((row, error))
+                continue
+            good.append((line, unit, (value[0], written) if self._with_ids else written))
+        for (line, unit, _), why in refused:
+            self._bad(InputLineError(why.message, line_number=line, unit=unit))
+        return good
+
     def _add(self, rows: list[Waiting]) -> None:
+        from logstore.codec import codec
+
         values = [value for _, _, value in rows]
-        self._added(self.stream.add_many(values, batch=len(values), create=self.create))
+        if self.schema is None:
+            self._added(self.stream.add_many(values, batch=len(values), create=self.create))
+            return
+        from logstore.engine.streams.add import AUTO
+
+        ids: AutoID | GivenIDs = AUTO
+        if self._with_ids:
+            ids, values = codec().given(values, 0)
+        self._commit_ready(codec().rows(values), ids)
 
     def _without_refused(self, rows: list[Waiting], error: UsageError) -> list[Waiting]:
         """The rows of a refused batch that can be added; the error again if no row causes it."""
@@ -218,11 +281,40 @@ class Load(Import):
         return good
 
 
+def _raw(fields: Any, schema: Schema, *, empty_is_null: bool) -> list[tuple[bytes, bytes | None]]:
+    """The pairs of a row as the texts of values. With ``empty_is_null`` an empty text is null in a
+    column that may be null, or in which it is no value."""
+    pairs = fields.items() if isinstance(fields, dict) else fields
+    raw: list[tuple[bytes, bytes | None]] = []
+    for name, value in pairs:
+        field = name if isinstance(name, bytes) else name.encode()
+        text = value.encode() if isinstance(value, str) else value
+        if empty_is_null and text == b"":
+            column = schema.column(field)
+            if column is not None and (column.nullable or not _takes_empty(column.type)):
+                text = None
+        raw.append((field, text))
+    return raw
+
+
+def _takes_empty(kind: ColumnType) -> bool:
+    try:
+        kind.read(b"")
+    except ValueError:
+        return False
+    return True
+
+
 # Codecs of Python that are no encodings of text files, though they turn text into bytes.
 NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 BATCH_ROWS = 1000
 # Options of text only, with their defaults.
-OF_TEXT = {"encoding": "utf-8", "delimiter": None, "line_max_bytes": text_lines.LINE_MAX_BYTES}
+OF_TEXT = {
+    "encoding": None,
+    "delimiter": None,
+    "header": None,
+    "line_max_bytes": text_lines.LINE_MAX_BYTES,
+}
 SAMPLE = 'id,"a"\r\n1-0,b\r\n'
 
 
@@ -236,12 +328,17 @@ def size_of(source: BinaryIO) -> int:
 
 @options.command("import")
 @click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
-@click.option("--stream", "name", required=True, help="The stream to add to.")
+@click.option("--stream", "name", help="The stream to add to; else it is named as the file is.")
 @click.option(
     "--format",
     "format_",
     type=click.Choice([*TEXTS, *TABLES]),
     help="Else by the file's first bytes, or name.",
+)
+@click.option(
+    "--schema",
+    help="The columns that the stream gets, as 'temp double, note string?', or 'none'; else those "
+    "of the file, if nothing was ever added to the stream.",
 )
 @click.option("--id-field", help="The field with the ID; 'id' if there is one.")
 @click.option("--time-field", help="The field with the time; the sequence is the rank within it.")
@@ -252,8 +349,14 @@ def size_of(source: BinaryIO) -> int:
     help=f"{', '.join(TIME_FORMATS)}, or a pattern of strptime; UTC if it has no zone.",
 )
 @click.option("--auto-id", is_flag=True, help="IDs of now; 'id' is a field like any other.")
-@click.option("--encoding", default="utf-8", show_default=True, help="Of CSV.")
-@click.option("--delimiter", help="Of CSV, or 'tab'; else a comma, a tab for a .tsv.")
+@click.option("--encoding", help="Of CSV; else by its first bytes, or utf-8.")
+@click.option("--delimiter", help="Of CSV, or 'tab'; else by its first rows.")
+@click.option(
+    "--header/--no-header",
+    default=None,
+    help="Of CSV: whether the first row has the names of the columns, as it has if neither is "
+    "given. Without, they are those of --schema, or column1, column2, ..",
+)
 @click.option(
     "--line-max-bytes",
     type=click.IntRange(1, ENTRY_MAX_BYTES),
@@ -275,7 +378,7 @@ def import_(
     /,
     path: Path,
     source: BinaryIO,
-    name: str,
+    name: str | None,
     format_: str | None,
     sync: Sync,
     no_create: bool,
@@ -291,25 +394,33 @@ def import_(
     in id that can be no time in milliseconds is refused, unless --id-field or --auto-id says what
     it is.
 
+    A new stream gets the columns of the file, with their types: those of a table, or those that
+    CSV and flat JSON lines seem to have; they are told at the end, and --schema says others. A
+    column in which later rows have another type becomes a wider one, or text.
+
     A bad line or row is named and stops the import; batches before it stay. Rows must ascend by ID.
     """
     given = [each for each in ("id_field", "time_field", "auto_id") if more[each]]
     if len(given) > 1:
         raise click.UsageError("give one of --id-field, --time-field and --auto-id")
     named = getattr(source, "name", "")
-    file = named if isinstance(named, str) else ""
+    file = named if isinstance(named, str) and named != "<stdin>" else ""
     found = Input(source, file)
     kind = found.format(format_, file)
+    text = more.pop("schema")
+    schema = None if text is None else _schema_of(text)
+    told = {} if name is not None else {"stream": stream_name(file)}
     ids = {each: more.pop(each) for each in ("id_field", "time_field", "time_format")}
     ids["auto"] = more.pop("auto_id")
+    begun: Any
     if kind in TABLES:
         for each, default in OF_TEXT.items():
             if more.pop(each) != default:
                 raise click.UsageError(f"--{each.replace('_', '-')} is not for {kind}")
         tables = needing("arrow", lambda: load("logstore.tools.interchange.table_import"))
-        begun = tables.begin(found, kind, file, ids)
+        begun = tables.TableInput(found, kind, file, ids)
     else:
-        begun = _begin_text(found.file, kind, file, RowIDs(**ids), more)
+        begun = TextInput(found, kind, file, ids, more)
     with (
         options.opened(path, sync=sync, create=not no_create) as store,
         output.progress("Importing") as progress,
@@ -319,10 +430,16 @@ def import_(
 
         def on_batch(counts: Counts, rows: int) -> None:
             output.context = where | counts.as_dict()
-            progress(source.tell() if total else rows or counts.imported, total)
+            if rows:
+                progress(rows, begun.rows)
+            else:
+                progress(source.tell() if total else counts.imported, total)
 
-        made = begun(
-            store.stream(name),
+        stream = store.stream(name if name is not None else told["stream"])
+        made = begun.load(
+            stream,
+            schema,
+            finds=_may_find(stream, text),
             on_bad=output.skipped,
             on_batch=on_batch,
             create=not no_create,
@@ -330,35 +447,128 @@ def import_(
         )
         output.context = where | made.counts.as_dict()
         counts = made.run()
-    output.report(counts.as_dict())
+    if made.schema is not None and made.schema.was_set:
+        told["schema"] = made.schema.schema.text
+    output.report(counts.as_dict() | told)
 
 
-def _begin_text(
-    source: BinaryIO, kind: str, file: str, ids: RowIDs, more: dict[str, Any]
-) -> Callable[..., Load]:
-    """A function that loads JSON lines or CSV into a stream; wrong options are refused."""
-    most = more["line_max_bytes"]
-    if kind == "csv":
-        delimiter, encoding = more["delimiter"], more["encoding"]
-        delimiter = guess_delimiter(file) if delimiter is None else delimiter
-        delimiter = "\t" if delimiter in {"tab", "\\t"} else delimiter
-        check_csv(encoding, delimiter)
-        rows = text_lines.read_csv(
-            source, ids, encoding=encoding, delimiter=delimiter, line_max_bytes=most
+def _schema_of(text: str) -> Schema | None:
+    from logstore.tools.interchange import import_schema
+
+    return import_schema.given_schema(text)
+
+
+def _may_find(stream: Stream[bytes], text: str | None) -> bool:
+    from logstore.tools.interchange import import_schema
+
+    return import_schema.may_find(stream, text)
+
+
+class TextInput:
+    """JSON lines or CSV that are to be imported. Wrong options are refused at once."""
+
+    rows = 0  # how many there are is not known
+
+    def __init__(
+        self, found: Input, kind: str, file: str, ids: dict[str, Any], more: dict[str, Any]
+    ) -> None:
+        self._file = found.file
+        self._name = file or "what comes from stdin"
+        self._kind = kind
+        self._ids = ids
+        self._sample = found.sample()
+        self._most = more["line_max_bytes"]
+        self._encoding, self._delimiter, self._header = "utf-8", ",", more["header"]
+        if kind == "csv":
+            encoding, delimiter = more["encoding"], more["delimiter"]
+            self._encoding = guess_encoding(self._sample) if encoding is None else encoding
+            check_encoding(self._encoding)
+            self._text = self._sample.decode(self._encoding, "replace").lstrip("\ufeff")
+            if delimiter is None:
+                delimiter = sniffed_delimiter(self._text, file)
+            self._delimiter = "\t" if delimiter in {"tab", "\\t"} else delimiter
+            check_delimiter(self._delimiter)
+
+    def load(self, stream: Stream[bytes], given: Schema | None, *, finds: bool, **how: Any) -> Load:
+        """What loads it into a stream, with the schema that was given, or that the stream has, or
+        that is found. UsageError."""
+        from logstore.tools.interchange.import_schema import ImportSchema
+
+        ids = RowIDs(**self._ids)
+        schema = given or stream.schema
+        is_typed = finds or schema is not None
+        names = partial(self._names, schema=given, is_typed=is_typed)
+        if finds:
+            schema = self._found(names)
+        typed = None
+        if schema is not None:
+            to_set = finds or given is not None
+            typed = ImportSchema(stream, schema, to_set=to_set, widens=finds)
+            if self._kind != "csv":
+                columns = schema.columns
+                ids.json_fields = frozenset(c.name for c in columns if c.type.name == "json")
+                ids.keeps_null = any(c.nullable and c.default is not None for c in columns)
+        rows = self._rows(ids, names)
+        how["empty_is_null"] = self._kind == "csv"
+        return Load(stream, rows=rows, schema=typed, **how)
+
+    def _rows(self, ids: RowIDs, names: text_lines.HeaderNames) -> text_lines.Found:
+        if self._kind != "csv":
+            return text_lines.read_json(self._file, ids, line_max_bytes=self._most)
+        return text_lines.read_csv(
+            self._file,
+            ids,
+            encoding=self._encoding,
+            delimiter=self._delimiter,
+            line_max_bytes=self._most,
+            names=names,
         )
-    else:
-        rows = text_lines.read_json(source, ids, line_max_bytes=most)
-    return partial(Load, rows=rows)
+
+    def _found(self, names: text_lines.HeaderNames) -> Schema | None:
+        """The schema of the first rows; None: they have none."""
+        from logstore.tools.interchange import import_schema
+
+        ids = RowIDs(**self._ids)
+        if self._kind != "csv":
+            return import_schema.of_json(self._sample, ids)
+        first, behind = import_schema.header_of(self._text, self._delimiter)
+        if self._header is None and import_schema.looks_like_values(first, behind):
+            raise UsageError(
+                f"the first row of {self._name} has values like those below it, such as "
+                f"{first[0][:40]!r}: give --no-header, and it is a row like them; or --header, and "
+                "it has the names of the columns"
+            )
+        return import_schema.of_csv(
+            self._sample, ids, names, encoding=self._encoding, delimiter=self._delimiter
+        )
+
+    def _names(
+        self, cells: list[str], schema: Schema | None, *, is_typed: bool
+    ) -> tuple[list[str], bool]:
+        """The names of the columns, by the first record."""
+        from logstore.tools.interchange import import_schema
+
+        if self._header is False:
+            if schema is not None:
+                cells = [column.name for column in schema.columns]
+            else:
+                cells = import_schema.unique_names([""] * len(cells))
+            return cells, False
+        return (import_schema.unique_names(cells) if is_typed else cells), True
 
 
-def check_csv(encoding: str, delimiter: str) -> None:
-    """Refuse wrong options of CSV, before the store is opened."""
+def check_encoding(encoding: str) -> None:
+    """Refuse what is no encoding of text, before the store is opened."""
     try:
         known = codecs.lookup(encoding)
     except (LookupError, ValueError):  # ValueError: a name with a NUL in it
         raise click.BadParameter(f"no such encoding: {encoding}") from None
     if known.name in NO_TEXT or not _reads_csv(known.name):
         raise click.BadParameter(f"{encoding} is no encoding of text files: give one as utf-8")
+
+
+def check_delimiter(delimiter: str) -> None:
+    """Refuse what is no delimiter of CSV, before the store is opened."""
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise click.BadParameter(f"the delimiter is one character, not {delimiter!r}")
 

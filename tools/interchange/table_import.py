@@ -9,27 +9,36 @@ is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from logstore.api.entry import IDRuns, collect
-from logstore.api.opening import opened_of
 from logstore.codec import GivenIDs, codec
 from logstore.engine.streams import add
 from logstore.engine.streams.add import AutoID
-from logstore.errors import InputLineError, InvalidIDError, OptionError, UsageError
+from logstore.errors import (
+    InputLineError,
+    InvalidIDError,
+    OptionError,
+    SchemaError,
+    UsageError,
+)
 from logstore.ids import ZERO_ID, StreamID
 from logstore.scan import intake
 from logstore.scan.intake import Layout
 from logstore.tools.interchange.arrow_tables import Table
 from logstore.tools.interchange.file_formats import Input
 from logstore.tools.interchange.import_command import Counts, Import
+from logstore.tools.interchange.import_schema import ImportSchema, kept_schema, of_table
 from logstore.tools.interchange.text_rows import parse_ms
 from logstore.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from logstore.api.stream import Stream
+    from logstore.schema.stream_schema import Schema
 
 R = TypeVar("R")
 BATCH_ROWS = 65536
@@ -46,12 +55,14 @@ class TableIDs:
     def __init__(
         self,
         schema: Any,
+        typed: Schema | None = None,
         *,
         id_field: str | None = None,
         time_field: str | None = None,
         time_format: str = "iso",
         auto: bool = False,
     ) -> None:
+        layout = partial(intake.layout, schema, streams=False, typed=typed)
         self._time_format = time_format
         self._time = -1
         if time_field is not None:
@@ -59,14 +70,9 @@ class TableIDs:
                 raise OptionError(f"there is no column {time_field!r}")
             self._time = schema.names.index(time_field)
         if auto or time_field is not None:
-            self.layout = intake.layout(schema, intake.GIVEN, streams=False)
-        elif id_field is None:
-            self.layout = intake.layout(schema, streams=False)
+            self.layout = layout(intake.GIVEN)
         else:
-            found = intake.layout(schema, id_field, streams=False)
-            every = intake.layout(schema, intake.GIVEN, streams=False)
-            fields = [each for each in every.plain if each[0] not in (found.id, found.seq)]
-            self.layout = found._replace(plain=tuple(fields))
+            self.layout = layout(id_alone=id_field or "")
 
     @property
     def given(self) -> bool:
@@ -92,8 +98,8 @@ class NumberedRows(NamedTuple):
     """Some rows of a batch: their numbers in the file, from 1 on, and their IDs."""
 
     batch: Any
-    numbers: list[int]
-    ids: list[StreamID] | None = None
+    numbers: Sequence[int]
+    ids: Sequence[tuple[int, int]] | GivenIDs | None = None
 
     def but(self, bad: set[int]) -> NumberedRows:
         """The rows without those at some places."""
@@ -119,7 +125,7 @@ class TableLoad(Import):
         done = 0
         for batch in self.table.batches(self.batch or BATCH_ROWS):
             first, done = done + 1, done + batch.num_rows
-            rows = NumberedRows(batch, list(range(first, done + 1)))
+            rows = NumberedRows(batch, range(first, done + 1))
             if self.ids.given:
                 rows = self._identified(rows)
             if rows.numbers:
@@ -131,6 +137,9 @@ class TableLoad(Import):
     def _identified(self, rows: NumberedRows) -> NumberedRows:
         """The rows that are to be added, with their IDs."""
         rows, (ms, seq) = self._good(rows, self.ids.numbers)
+        together = self._ascending(ms, seq)
+        if together is not None:
+            return rows._replace(ids=together)
         ids: list[StreamID] = []
         left_out: set[int] = set()
         last = self._last
@@ -149,6 +158,17 @@ class TableLoad(Import):
         self._last = last
         rows = rows._replace(ids=ids)
         return rows.but(left_out) if left_out else rows
+
+    def _ascending(self, ms: list[int], seq: list[int] | None) -> GivenIDs | None:
+        """The IDs of all rows, if they ascend above all before them; None if they must be looked at
+        one after the other."""
+        if not ms:
+            return None
+        ids = codec().given_numbers(ms, seq)
+        if ids.settle(*self._last) >= 0 or StreamID(*ids[0]) <= self._resume_after:
+            return None
+        self._last = StreamID(*ids[len(ids) - 1])
+        return ids
 
     def _good(self, rows: NumberedRows, call: Callable[[Any], R]) -> tuple[NumberedRows, R]:
         """The rows for which a call raises no error, and its result; bad rows are reported."""
@@ -180,18 +200,49 @@ class TableLoad(Import):
         if not rows.numbers:
             return
         ids: AutoID | GivenIDs = add.AUTO
-        if rows.ids is not None:
+        if isinstance(rows.ids, GivenIDs):
+            ids = rows.ids
+        elif rows.ids is not None:
             ms, seq = zip(*rows.ids, strict=True)
             ids = codec().given_numbers(list(ms), list(seq))
-        request = add.Add(self.stream.name, ready, 0, len(ready), ids, self.create)
-        added = opened_of(self.stream).commit(partial(add.add, request=request), None)
-        found = IDRuns()
-        if added is not None:
-            collect(found, added)
-        self._added(found)
+        self._commit_ready(ready, ids)
 
 
-def begin(found: Input, kind: str, file: str, ids: dict[str, Any]) -> Callable[..., TableLoad]:
-    """A function that loads a table into a stream. UsageError, OptionError for wrong columns."""
-    table = Table(found.file, kind, seekable=found.seekable, name=file)
-    return partial(TableLoad, table=table, ids=TableIDs(table.schema, **ids))
+class TableInput:
+    """A table that is to be imported. UsageError, OptionError for columns that cannot be."""
+
+    def __init__(self, found: Input, kind: str, file: str, ids: dict[str, Any]) -> None:
+        self._table = Table(found.file, kind, seekable=found.seekable, name=file)
+        self._ids = ids
+        self._layout = TableIDs(self._table.schema, **ids).layout
+        self.rows = self._table.rows
+
+    def load(
+        self, stream: Stream[bytes], given: Schema | None, *, finds: bool, **how: Any
+    ) -> TableLoad:
+        """What loads it into a stream, with the schema that was given, or that the stream has, or
+        that the table has. OptionError, SchemaError."""
+        schema = given or stream.schema
+        if finds:
+            schema = self._found()
+        typed = None
+        if schema is not None:
+            typed = ImportSchema(stream, schema, to_set=finds or given is not None)
+            self._table.type_by(schema)
+        ids = TableIDs(self._table.schema, schema, **self._ids)
+        return TableLoad(stream, table=self._table, ids=ids, schema=typed, **how)
+
+    def _found(self) -> Schema | None:
+        """The schema of the table; None: its rows are fields in a map, whose names nobody knows."""
+        if self._layout.pairs >= 0 or self._layout.fields >= 0:
+            return kept_schema(self._table.given)
+        fields = [place for place, _ in self._layout.plain]
+        kept = kept_schema(self._table.given)
+        if kept is not None:
+            try:
+                TableIDs(self._table.schema, kept, **self._ids)
+            except (OptionError, SchemaError):
+                pass  # somebody has changed the columns
+            else:
+                return kept
+        return of_table(self._table.given, fields)

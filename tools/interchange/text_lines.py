@@ -38,6 +38,8 @@ from logstore.tools.interchange.text_rows import (
     plain_json,
 )
 
+# Of the first record of a CSV: the names of the columns, and whether that record is the header.
+HeaderNames: TypeAlias = Callable[[list[str]], tuple[list[str], bool]]
 Found: TypeAlias = Generator[ImportRow | InputLineError | Block]
 LINE_MAX_BYTES = 64 << 20
 PIECE = 1 << 20  # characters or bytes that are read at once of a line that may be too long
@@ -218,6 +220,7 @@ def read_csv(
     encoding: str = "utf-8",
     delimiter: str = ",",
     line_max_bytes: int = LINE_MAX_BYTES,
+    names: HeaderNames = lambda cells: (cells, True),
 ) -> Found:
     """Rows of CSV under a header; values are stored in UTF-8. Empty lines are skipped.
 
@@ -226,10 +229,12 @@ def read_csv(
     csv.field_size_limit(sys.maxsize)
     plain = encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
     text = _Text(source, "utf-8-sig" if plain else encoding)
-    return _csv_rows(_CSVLines(text, line_max_bytes), ids, delimiter, line_max_bytes)
+    return _csv_rows(_CSVLines(text, line_max_bytes), ids, delimiter, line_max_bytes, names)
 
 
-def _csv_rows(source: _CSVLines, ids: RowIDs, delimiter: str, most: int) -> Found:
+def _csv_rows(
+    source: _CSVLines, ids: RowIDs, delimiter: str, most: int, names: HeaderNames
+) -> Found:
     made = partial(csv.reader, delimiter=delimiter, strict=True)
     reader = made(source)
     header: list[str] = []
@@ -263,10 +268,13 @@ def _csv_rows(source: _CSVLines, ids: RowIDs, delimiter: str, most: int) -> Foun
             if not header:
                 raise bad  # without a header no row has names
             yield bad
-        elif not header:
-            header, plain = cells, plain_csv(cells, ids)
-        elif (one := other(number, cells)) is not None:
-            yield one
+        else:
+            if not header and cells:
+                header, is_header = names(cells)
+                plain = plain_csv(header, ids)
+                cells = [] if is_header else cells
+            if (one := other(number, cells)) is not None:
+                yield one
 
 
 def _records_at_hand(

@@ -23,6 +23,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -45,7 +46,11 @@ def is_time(number: int) -> bool:
 
 class RowIDs:
     """Where the IDs of one import come from. It counts ranks, so it serves one reading of one
-    input."""
+    input.
+
+    And how fields are read of which a schema is known: in those of ``json_fields`` a text is a
+    value of JSON, as a number is. With ``keeps_null`` null is kept as None, not left out.
+    """
 
     def __init__(
         self,
@@ -59,6 +64,8 @@ class RowIDs:
         self.default = not auto and id_field is None and time_field is None
         self.field = None if auto or time_field is not None else id_field or DEFAULT_FIELD
         self.of_times = time_field is not None
+        self.json_fields: frozenset[str] = frozenset()
+        self.keeps_null = False
         self._time_field = None if time_field is None else time_field.encode()
         self._time_format = time_format
         self._ms = -1
@@ -70,6 +77,13 @@ class RowIDs:
         if self._time_field is not None:
             return "see --time-field and --time-format"
         return "or name another field with --id-field, or none with --auto-id"
+
+    def take_out(self, fields: dict[str, Any]) -> None:
+        """Take what is the ID out of the fields of a row."""
+        given = None if self.field is None else fields.pop(self.field, None)
+        if given is None and self.default and all(name in fields for name in NUMBERS):
+            for name in NUMBERS:
+                del fields[name]
 
     def surely_meant(self, given: str) -> bool:
         """Whether a text in ``id``, which nobody named, is meant as an ID, if it is one; if not,
@@ -198,8 +212,8 @@ def json_pairs(line: bytes, ids: RowIDs) -> tuple[str | None, Pairs]:
         raise _BadLineError("no entry: give a JSON object")
     given, rest = _identified(found, ids)
     if len(rest) == 1 and rest[0][0] in WRAPPERS and isinstance(rest[0][1], list):
-        return given, _wrapped(*rest[0])
-    return given, _pairs(rest)
+        return given, _wrapped(*rest[0], ids)
+    return given, _pairs(rest, ids)
 
 
 def _identified(
@@ -229,19 +243,22 @@ def _of_numbers(found: list[tuple[str, Any]]) -> tuple[str | None, list[tuple[st
     return f"{numbers['ms']}-{numbers['seq']}", rest
 
 
-def _pairs(found: list[tuple[str, Any]]) -> Pairs:
-    """Fields as they are stored; those with null are left out."""
-    return [
-        (_utf8(name, name), _utf8(name, _value_text(name, value)))
-        for name, value in found
-        if value is not None
-    ]
+def _pairs(found: list[tuple[str, Any]], ids: RowIDs) -> Pairs:
+    """Fields as they are stored; those with null are left out, unless it is kept."""
+    pairs: list[tuple[bytes, Any]] = []
+    for name, value in found:
+        if value is not None:
+            text = _json_text(name, value) if name in ids.json_fields else _value_text(name, value)
+            pairs.append((_utf8(name, name), _utf8(name, text)))
+        elif ids.keeps_null:
+            pairs.append((_utf8(name, name), None))
+    return pairs
 
 
-def _wrapped(kind: str, value: list[Any]) -> Pairs:
+def _wrapped(kind: str, value: list[Any], ids: RowIDs) -> Pairs:
     """The pairs below "fields", "pairs" or "pairs_base64"."""
     if kind == "fields" and isinstance(value, _Object):
-        return _pairs(value)
+        return _pairs(value, ids)
     if kind == "fields" or isinstance(value, _Object):
         wanted = "an object" if kind == "fields" else "a list of [field, value]"
         raise _BadLineError(f'"{kind}" must be {wanted}')
@@ -253,7 +270,7 @@ def _wrapped(kind: str, value: list[Any]) -> Pairs:
             raise _BadLineError(f'a field of "{kind}" has a name that is no text')
         found.append((pair[0], pair[1]))
     if kind == "pairs":
-        return _pairs(found)
+        return _pairs(found, ids)
     return [
         (b64decode(name, validate=True), b64decode(_value_text(name, at), validate=True))
         for name, at in found
@@ -262,8 +279,11 @@ def _wrapped(kind: str, value: list[Any]) -> Pairs:
 
 def _value_text(name: str, value: Any) -> str:
     """A value other than null as text; a nested one as JSON without spaces."""
-    if isinstance(value, str):
-        return value
+    return value if isinstance(value, str) else _json_text(name, value)
+
+
+def _json_text(name: str, value: Any) -> str:
+    """A value as JSON without spaces."""
     try:
         return _compact(value)
     except RecursionError:
@@ -300,7 +320,7 @@ def csv_pairs(header: Sequence[str], cells: Sequence[str], ids: RowIDs) -> tuple
     if len(cells) != len(header):
         raise _BadLineError(f"{len(cells)} cells under a header of {len(header)}")
     given, rest = _identified(zip(header, cells, strict=True), ids)
-    return given, _pairs(rest)
+    return given, [(_utf8(name, name), _utf8(name, value)) for name, value in rest]
 
 
 Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]  # a list where a name repeats
@@ -387,6 +407,7 @@ def plain_json(ids: RowIDs) -> Callable[[bytes], PlainRow | None]:
     field, required = ids.field, ids.required
     # An object without any of these names has no ID.
     of_ids = {field, NUMBERS[0]} if ids.default else {field}
+    fields_of = partial(_cautious, ids) if ids.json_fields or ids.keeps_null else _fields
 
     def row(line: bytes) -> PlainRow | None:
         try:
@@ -403,16 +424,23 @@ def plain_json(ids: RowIDs) -> Callable[[bytes], PlainRow | None]:
         name, given = found[0]
         if name != field:
             free = not required and of_ids.isdisjoint(map(_name, found))
-            return _fields(found) if free else None
+            return fields_of(found) if free else None
         if given.__class__ is not str or OPEN in given or not ids.surely_meant(given):
             return None
         rest = found[1:]
         if len(rest) == 1 and rest[0][0] == "fields" and rest[0][1].__class__ is tuple:
             rest = rest[0][1]
-        fields = _fields(rest)
+        fields = fields_of(rest)
         return None if fields is None else (given, fields)
 
     return row
+
+
+def _cautious(ids: RowIDs, found: Sequence[tuple[str, Any]]) -> Fields | None:
+    """The same where some fields are read in another way: None if one of these is there."""
+    if any(name in ids.json_fields or value is None for name, value in found):
+        return None
+    return _fields(found)
 
 
 def _fields(found: Sequence[tuple[str, Any]]) -> Fields | None:

@@ -29,6 +29,7 @@ from logstore.errors import (
     StreamNotFoundError,
     TooLargeError,
 )
+from logstore.features.schema_rows import SchemaRows
 from logstore.format import POSITION_SEGMENT_BITS
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.group_keys import NO_ONE, GroupRecord
@@ -62,6 +63,7 @@ class Export(NamedTuple):
     info: StreamInfoValue
     sealed: list[tuple[StreamID, Locator]]
     open_node: Node | None
+    schema: str = ""  # the text of its schema; empty: it has none
     pin_id: str = ""  # of the pin that is renewed while the nodes are read; empty: there is none
 
     @property
@@ -220,7 +222,8 @@ def _begin(view: Snapshot, name: bytes, limit: int | None) -> tuple[Export, Stre
         dumped_ids.export(view, record.number),
     )
     sealed = _sealed(view, record, None, limit)
-    return Export(record.number, info, sealed, open_node), record
+    schema = SchemaRows(view.index).text(record.number) if record.schema_at else None
+    return Export(record.number, info, sealed, open_node, schema or ""), record
 
 
 def _go_on(

@@ -2,11 +2,13 @@
 
 A job may write to several streams; to each it adds behind what is there, or puts its entries in the
 place of all that was. Nodes come as they will stand in the log; where the store gives the IDs, they
-are moved to theirs here.
+are moved to theirs here. Values were written by the schema that their stream had then; one whose
+entries are replaced keeps its schema.
 
 Invariants: every refusal comes before the first frame, and for all streams together; a node that is
 published is sealed, and so is the one that was open before it; who publishes under a name that has
-this batch, or a later one, changes nothing. All of it stands in one segment, so it has a bound.
+this batch, or a later one, changes nothing; no entry passes the schema of its stream by. All of it
+stands in one segment, so it has a bound.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from logstore.errors import (
     StreamExistsError,
     TooLargeError,
 )
+from logstore.features.schema_rows import SchemaRows, StoredSchema
 from logstore.ids import U64_MAX, ZERO_ID, StreamID
 from logstore.log import frame as frames
 from logstore.log import stagefile
@@ -90,8 +93,8 @@ def publish(
     """Add the entries of all streams; how many. ``mode`` is one of the four of this module.
 
     IDOrderError names the first ID that is not above its stream's last; StreamExistsError with
-    ERROR; SchemaError for a stream that has a schema; TooLargeError; CorruptionError; OptionError
-    if the progress is another query's.
+    ERROR; SchemaError for a stream whose schema is not the one that the values were written by;
+    TooLargeError; CorruptionError; OptionError if the progress is another query's.
     """
     if progress is not None and not _is_next(txn, progress):
         return 0
@@ -122,10 +125,11 @@ def _parts(txn: WriteTxn, wanted: StagedEntries, mode: str) -> list[NodeBatch]:
     last = ZERO_ID if record is None or mode == OVERWRITE else record.last
     if record is not None and mode == ERROR:
         raise StreamExistsError("there is a stream of this name already", stream=wanted.name)
-    if record is not None and record.schema_at and mode != OVERWRITE:
+    schema_at = 0 if record is None else record.schema_at
+    if any(run.schema_at != schema_at for run, _ in wanted.runs):
         raise SchemaError(
-            "the stream has a schema, by which nodes that are made elsewhere are not written: "
-            "nothing was written, to no stream. Write to another one, or drop the schema",
+            "the stream's schema was set, changed or dropped while the nodes for it were made "
+            "elsewhere: nothing was written, to no stream. Run the job again",
             stream=wanted.name,
         )
     if wanted.own_ids and wanted.runs and StreamID(*wanted.runs[0][0].first) <= last:
@@ -175,11 +179,16 @@ def _first_given(txn: WriteTxn, last: StreamID, rows: int) -> StreamID:
 
 
 def _add(txn: WriteTxn, wanted: StagedEntries, parts: list[NodeBatch], *, replace: bool) -> None:
-    if replace:
-        lifecycle.drop(txn, wanted.name)
     record = txn.record_by_name(wanted.name)
+    schema: str | None = None
+    if record is not None and replace:
+        schema = SchemaRows(txn.index).text(record.number)
+        lifecycle.drop(txn, wanted.name)
+        record = None
     if record is None:
         record = add.create(txn, wanted.name)
+        if schema is not None:
+            txn.emit(StoredSchema(record.number, schema))
     if not parts:
         return
     first = parts[0].first

@@ -6,7 +6,7 @@ after another would give; a sealed last node that still has room becomes open ag
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from logstore.codec import GivenIDs, Packed, PackedNode, RowBatch, codec
@@ -61,6 +61,8 @@ class Add(NamedTuple):
     ttl_ms: int | None = None  # how long the entries live, from the commit on
     # Position of the schema by which the values were written; 0: of none; AS_STORED: no matter.
     schema_at: int = 0
+    # The one row as it was given, by which a schema that its caller did not look up writes it.
+    given: Mapping[Any, Any] | None = None
 
 
 class Added(NamedTuple):
@@ -115,8 +117,14 @@ def _typed(txn: WriteTxn, record: StreamRecord, request: Add) -> Add:
     schema = schema_of(txn.index, record)
     if schema is None:  # what was written by a schema is text as any other
         return request
-    batch = written(schema, request.batch, request.first, request.end)
-    return request._replace(batch=batch, first=0, end=len(batch), schema_at=record.schema_at)
+    batch: RowBatch | None
+    if request.given is not None:
+        batch = codec().rows([schema.row(request.given.items())])
+    else:
+        batch = written(schema, request.batch, request.first, request.end)
+    if batch is None:
+        return request
+    return request._replace(batch=batch, first=0, end=len(batch))
 
 
 def add_first(txn: WriteTxn, request: Add) -> StreamID:

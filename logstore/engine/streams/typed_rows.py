@@ -11,17 +11,43 @@ kept by its text, so that an add parses nothing.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logstore.codec import RowBatch, codec
 from logstore.errors import CorruptionError, SchemaError
 from logstore.features.feature import Index
 from logstore.features.schema_rows import SchemaRows
 from logstore.index.keys import StreamRecord
+from logstore.schema.column_types import Enum
 from logstore.schema.schema_text import parse
 from logstore.schema.stream_schema import Schema
 
+if TYPE_CHECKING:
+    from logstore.codec.row_batch import RowWriter, WrittenColumn
+
 parsed = lru_cache(maxsize=256)(parse)
+
+
+def written_columns(schema: Schema) -> list[WrittenColumn]:
+    """The columns of a schema, as what writes rows by them wants them."""
+    return [
+        (
+            each.name,
+            each.field,
+            each.type.name.partition("(")[0],
+            each.type.write,
+            each.nullable,
+            each.default,
+            each.type.texts if isinstance(each.type, Enum) else None,
+        )
+        for each in schema.columns
+    ]
+
+
+@lru_cache(maxsize=256)
+def row_writer(schema: Schema) -> RowWriter:
+    """What writes rows by a schema; made once."""
+    return codec().RowWriter(written_columns(schema), schema.is_open, schema.row)
 
 
 def schema_of(index: Index, record: StreamRecord) -> Schema | None:
@@ -36,15 +62,27 @@ def schema_of(index: Index, record: StreamRecord) -> Schema | None:
     return parsed(text)
 
 
-def written(schema: Schema, batch: RowBatch, first: int, end: int) -> RowBatch:
-    """Rows ``first`` to ``end`` (exclusive), with the one text of each value. SchemaError."""
-    rows: list[list[tuple[bytes, Any]]] = []
+def written(
+    schema: Schema, batch: RowBatch, first: int, end: int, number: int | None = None
+) -> RowBatch | None:
+    """Rows ``first`` to ``end`` (exclusive), with the one text of each value; None: they have that.
+    SchemaError names the row; ``number`` is that of the first one, for who counts from elsewhere.
+    """
+    writer = row_writer(schema)
+    rows: dict[int, list[tuple[bytes, Any]]] = {}
     for at in range(first, end):
-        flat = batch.flat(at)
         try:
-            rows.append(schema.row(zip(flat[::2], flat[1::2], strict=True)))
+            row = writer.rewritten(batch.flat(at))
         except SchemaError as error:
-            if end - first > 1:
-                error = SchemaError(f"row {at - first}: {error.message}")
+            if number is not None or end - first > 1:
+                error = SchemaError(f"row {(number or 0) + at - first}: {error.message}")
             raise error from None
-    return codec().rows(rows)
+        if row is not None:
+            rows[at] = row
+    if not rows:
+        return None
+    return codec().rows([rows.get(at) or _pairs(batch.flat(at)) for at in range(first, end)])
+
+
+def _pairs(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
+    return list(zip(flat[::2], flat[1::2], strict=True))
