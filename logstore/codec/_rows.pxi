@@ -60,10 +60,28 @@ cdef int too_large(u64 index) except -1:
     raise TooLargeError(f"row {index}: fields and values exceed 1 GiB together; split it")
 
 
+cdef enum:
+    LARGE_ROW_BYTES = 1 << 20
+    UTF8_PIECE = 1 << 16        # characters
+    UTF8_MAX = 4                # bytes of one of them
+    SHORT_TEXT = 64             # of which the length stands in the first byte
+
+
+cdef u64 utf8_bytes(str text) except? 0:
+    """How many bytes a text has as UTF-8, by pieces: no copy is made of all of it."""
+    cdef u64 total = 0
+    cdef Py_ssize_t at = 0, size = PyUnicode_GET_LENGTH(text)
+    while at < size:
+        total += <u64>len(text[at:at + UTF8_PIECE].encode("utf-8", "surrogatepass"))
+        at += UTF8_PIECE
+    return total
+
+
 cdef int refuse_large(object item, u64 index) except -1:
     """Refuse a row that is too large by what can be known without a copy, and without running code
-    of its own; the length of a text is the least that its bytes can be."""
-    cdef u64 total = 0
+    of its own; texts are looked at once more if their lengths alone do not tell."""
+    cdef u64 total = 0, most = 0, size
+    cdef list wide = []
     if type(item) is not dict and type(item) is not list and type(item) is not tuple:
         return 0
     # Copies by `list`, which takes all items in one step: a collection may change the row.
@@ -71,15 +89,19 @@ cdef int refuse_large(object item, u64 index) except -1:
         if type(pair) is tuple or type(pair) is list:
             for part in list(pair):
                 if type(part) is bytes or type(part) is str:
-                    total += <u64>len(part)
+                    size = <u64>len(part)
+                    total += size
+                    if type(part) is str and not PyUnicode_IS_COMPACT_ASCII(part):
+                        wide.append(part)
+                        most += (UTF8_MAX - 1) * size
+    if total <= ENTRY_BYTES_MAX < total + most:
+        for part in wide:
+            total += utf8_bytes(part) - <u64>len(part)
+            if total > ENTRY_BYTES_MAX:
+                break
     if total > ENTRY_BYTES_MAX:
         too_large(index)
     return 0
-
-
-cdef enum:
-    LARGE_ROW_BYTES = 1 << 20
-    SHORT_TEXT = 64             # of which the length stands in the first byte
 
 
 cdef inline u64 put_short(u8* out, const u8* text, u64 size) noexcept nogil:
@@ -213,6 +235,8 @@ cdef class RowBatch:
     cdef bytes encoded(self, object value, u64 index, object field):
         try:
             if isinstance(value, str):
+                if UTF8_MAX * <u64>PyUnicode_GET_LENGTH(value) > ENTRY_BYTES_MAX:
+                    refuse_large([(value,)], index)
                 return str.encode(value, "utf-8")
             return int.__repr__(value).encode()
         except ValueError as error:

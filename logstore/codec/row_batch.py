@@ -41,11 +41,17 @@ class RowBatch:
         return list(self._flats[index])
 
 
+LARGE_ROW_BYTES = 1 << 20  # from which on the rest of a row is looked at before it is copied
+UTF8_PIECE, UTF8_MAX = 1 << 16, 4  # characters; bytes of one of them
+
+
 def _to_bytes(value: object, index: int, field: object) -> bytes:
     if isinstance(value, bytes):
         return bytes(value)
     try:
         if isinstance(value, str):
+            if UTF8_MAX * len(value) > edit.ENTRY_BYTES_MAX:
+                _refuse_large([(value,)], index)
             return str.encode(value, "utf-8")
         if isinstance(value, int) and not isinstance(value, bool):
             return int.__repr__(value).encode()
@@ -67,8 +73,35 @@ def _encoded(encode: Callable[[Any], Any], value: object) -> bytes:
     return data
 
 
+def _too_large(index: int) -> TooLargeError:
+    return TooLargeError(f"row {index}: fields and values exceed 1 GiB together; split it")
+
+
+def _utf8_bytes(text: str) -> int:
+    """How many bytes a text has as UTF-8, by pieces: no copy is made of all of it."""
+    pieces = (text[at : at + UTF8_PIECE] for at in range(0, len(text), UTF8_PIECE))
+    return sum(len(piece.encode("utf-8", "surrogatepass")) for piece in pieces)
+
+
+def _refuse_large(item: object, index: int) -> None:
+    """Refuse a row that is too large by what can be known without a copy, and without running code
+    of its own; texts are looked at once more if their lengths alone do not tell."""
+    if type(item) is not dict and type(item) is not list and type(item) is not tuple:
+        return
+    pairs = list(item.items() if type(item) is dict else cast("list[Any]", item))
+    parts = [part for pair in pairs if type(pair) in (tuple, list) for part in list(pair)]
+    total = sum(len(part) for part in parts if type(part) in (bytes, str))
+    wide = [part for part in parts if type(part) is str and not part.isascii()]
+    most = sum((UTF8_MAX - 1) * len(part) for part in wide)
+    if total <= edit.ENTRY_BYTES_MAX < total + most:
+        total += sum(_utf8_bytes(part) - len(part) for part in wide)
+    if total > edit.ENTRY_BYTES_MAX:
+        raise _too_large(index)
+
+
 def _to_flat(item: object, index: int, encode: Callable[[Any], bytes] | None = None) -> list[bytes]:
     flat: list[bytes] = []
+    size, looked = 0, encode is not None  # what an encoder makes of the others is not known yet
     pairs: object = item.items() if isinstance(item, Mapping) else item
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         raise EntryTypeError(f"row {index}: give a mapping or pairs, not {type(item).__name__}")
@@ -80,10 +113,14 @@ def _to_flat(item: object, index: int, encode: Callable[[Any], bytes] | None = N
         if encode is not None:
             value = _encoded(encode, value)
         flat.append(_to_bytes(value, index, field))
+        size += len(flat[-2]) + len(flat[-1])
+        if not looked and size > LARGE_ROW_BYTES:
+            looked = True
+            _refuse_large(item, index)
+        if size > edit.ENTRY_BYTES_MAX:
+            raise _too_large(index)
     if not flat:
         raise InvalidEntryError(f"row {index}: an entry needs at least one field")
-    if sum(map(len, flat)) > edit.ENTRY_BYTES_MAX:
-        raise TooLargeError(f"row {index}: fields and values exceed 1 GiB together; split it")
     return flat
 
 

@@ -156,13 +156,22 @@ try:
             codec.rows([dict.fromkeys(names, "x"), dict.fromkeys(names, large)])
         case "columns":
             codec.columns(names, [["x", large] for _ in names])
+        case "texts":
+            codec.rows([dict.fromkeys(names, large.decode())])
+        case "texts beyond ASCII":
+            codec.rows([dict.fromkeys(names, "\u00e9" * (32 << 20))])
+        case "names beyond ASCII":
+            codec.rows([[("\u00e9" * (32 << 20), "")] * 17])
         case "an add":
             with logstore.open(sys.argv[3]) as store:
                 store.stream("s").add(dict.fromkeys(names, large))
 except TooLargeError as error:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, error)
 """
-WAYS = ["pairs", "a mapping", "of the names before", "columns", "an add"]
+WAYS = [
+    "pairs", "a mapping", "of the names before", "columns", "texts", "texts beyond ASCII",
+    "names beyond ASCII", "an add",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("way", WAYS)
