@@ -129,7 +129,12 @@ QUICK: dict[str, tuple[str, ...]] = {
     ),
     "retention": ("test_retention",),
     "scan": ("test_plan", "test_scans", "test_source_options"),
-    "schema": ("test_schema_text", "test_stream_schema", "test_typed_streams"),
+    "schema": (
+        "test_condition_text",
+        "test_schema_text",
+        "test_stream_schema",
+        "test_typed_streams",
+    ),
     "schedules": ("test_schedules",),
     "settings": ("test_settings",),
     "store": (

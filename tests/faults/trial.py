@@ -184,7 +184,10 @@ class Trial:
             self._session.open()
         found = self._session.content()
         told = error is None or isinstance(error, CommittedError)
-        assert found == before or (told and found == after), f"half of it after {error!r}"
+        assert found == before or (told and found == after), (
+            f"half of it after {error!r}: {_differing(found, before)} instead of what was there, "
+            f"{_differing(found, after)} instead of what was to be"
+        )
         adder = self._session.store._engine().due_work
         if adder is not None:
             adder._retry_at = 0.0  # do not wait for it
@@ -198,7 +201,10 @@ class Trial:
             self._session.open()
             assert self._session.store.recovery["restated_segments"]
             found = self._session.content()
-            assert found == before or (told and found == after), f"half of it after {error!r}"
+            assert found == before or (told and found == after), (
+                f"half of it after {error!r}: {_differing(found, before)} instead of what was there, "
+                f"{_differing(found, after)} instead of what was to be"
+            )
         else:
             found = self._session.content()
             if isinstance(error, CommittedError):
@@ -240,6 +246,12 @@ class Trial:
 def _in_background(step: Do) -> bool:
     """Nobody asked for it: what fails is logged, and tried again."""
     return step.name == "what is due" or step.name.endswith(" expired")
+
+
+def _differing(found: Content, expected: Content) -> Content:
+    """The parts of a content that are not as they are to be."""
+    names = found.keys() | expected.keys()
+    return {name: found.get(name) for name in names if found.get(name) != expected.get(name)}
 
 
 def _says_what_to_do(error: logstore.Error) -> None:

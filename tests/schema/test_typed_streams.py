@@ -165,7 +165,9 @@ def test_none_is_no_default(sensor: logstore.Stream[bytes], way: str, warm: bool
 @pytest.mark.parametrize(
     "row", [{5: "x"}, [(5, "x")], "temp", [("temp",)], 7, [], [("temp", "warm")], {"temp": "warm"}]
 )
-def test_what_is_no_row_is_refused_in_every_way(sensor: logstore.Stream[bytes], row: Any) -> None:
+def test_values_that_are_no_rows_are_refused_in_every_way(
+    sensor: logstore.Stream[bytes], row: Any
+) -> None:
     for name, way in NULLED.items():
         if name != "a table":
             with pytest.raises(UsageError):

@@ -13,6 +13,7 @@ from logstore.api.configuring import GroupOptions, StreamOptions
 from logstore.api.group import ClaimOptions, ConsumeOptions
 from logstore.api.scheduling import ScheduleOptions
 from logstore.api.store import OpenOptions
+from logstore.jobs.queue import TaskOptions
 
 OPTIONS: dict[str, Any] = {
     each.__name__: each
@@ -25,6 +26,7 @@ OPTIONS: dict[str, Any] = {
         ClaimOptions,
         StreamOptions,
         GroupOptions,
+        TaskOptions,
     )
 }
 

@@ -90,7 +90,7 @@ def _is_utf8(value: bytes | None) -> bool:
 )
 @example((Schema([Column("a", column_types.INT, True, b"5"), Column("b", column_types.INT)]),
           [[(b"a", None), (b"b", 1)]]))  # fmt: skip
-def test_what_was_exported_is_imported_again(
+def test_exports_are_imported_again(
     name: str, found: tuple[Schema, list[list[tuple[bytes, Any]]]]
 ) -> None:
     schema, rows = found

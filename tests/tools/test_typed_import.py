@@ -114,7 +114,7 @@ def test_a_schema_that_is_given_overrules(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl"])
-def test_what_a_stream_has_already_holds(tmp_path: Path, name: str) -> None:
+def test_a_schema_of_the_stream_holds_for_imports(tmp_path: Path, name: str) -> None:
     """A schema; or entries without one, among which others go as text."""
     file = tmp_path / name
     if name.endswith("parquet"):
@@ -146,7 +146,7 @@ def test_what_a_stream_has_already_holds(tmp_path: Path, name: str) -> None:
     assert "n" in done.stderr
 
 
-def test_what_is_refused_leaves_no_stream(tmp_path: Path) -> None:
+def test_a_refused_import_leaves_no_stream(tmp_path: Path) -> None:
     file = written(tmp_path / "a.parquet", pa.table({"n": [1, None]}))
     done = invoke("import", tmp_path / "s", file, "--schema", "n long")
     assert "row 2: column 'n' is not nullable" in done.stderr

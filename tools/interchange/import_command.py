@@ -412,15 +412,7 @@ def import_(
     told = {} if name is not None else {"stream": stream_name(file)}
     ids = {each: more.pop(each) for each in ("id_field", "time_field", "time_format")}
     ids["auto"] = more.pop("auto_id")
-    begun: Any
-    if kind in TABLES:
-        for each, default in OF_TEXT.items():
-            if more.pop(each) != default:
-                raise click.UsageError(f"--{each.replace('_', '-')} is not for {kind}")
-        tables = needing("arrow", lambda: load("logstore.tools.interchange.table_import"))
-        begun = tables.TableInput(found, kind, file, ids)
-    else:
-        begun = TextInput(found, kind, file, ids, more)
+    begun = _begun(found, kind, file, ids, more)
     with (
         options.opened(path, sync=sync, create=not no_create) as store,
         output.progress("Importing") as progress,
@@ -450,6 +442,17 @@ def import_(
     if made.schema is not None and made.schema.was_set:
         told["schema"] = made.schema.schema.text
     output.report(counts.as_dict() | told)
+
+
+def _begun(found: Input, kind: str, file: str, ids: dict[str, Any], more: dict[str, Any]) -> Any:
+    """The reader of an input. UsageError for an option that is not for its format."""
+    if kind not in TABLES:
+        return TextInput(found, kind, file, ids, more)
+    for each, default in OF_TEXT.items():
+        if more.pop(each) != default:
+            raise click.UsageError(f"--{each.replace('_', '-')} is not for {kind}")
+    tables = needing("arrow", lambda: load("logstore.tools.interchange.table_import"))
+    return tables.TableInput(found, kind, file, ids)
 
 
 def _schema_of(text: str) -> Schema | None:

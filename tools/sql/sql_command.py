@@ -48,4 +48,4 @@ def sql(output: Output, path: Path, query: str | None, as_csv: bool, files: bool
         elif at_terminal:
             shell.interactive()
         else:
-            shell.script(sys.stdin)
+            shell.script(sys.stdin or ())

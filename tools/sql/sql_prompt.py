@@ -6,6 +6,7 @@ entry. Without prompt_toolkit there is a plain prompt, which says so.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -77,7 +78,7 @@ def reader(
 def plainly() -> str:
     """Ask with Python's own prompt."""
     with suppress(ImportError):
-        import readline  # noqa: F401 - edits the line that input() reads
+        importlib.import_module("readline")  # edits the line that input() reads
     text = input(PROMPT)
     while not is_ended(text):
         text += "\n" + input(FURTHER)
