@@ -202,8 +202,8 @@ class Trial:
             assert self._session.store.recovery["restated_segments"]
             found = self._session.content()
             assert found == before or (told and found == after), (
-                f"half of it after {error!r}: {_differing(found, before)} instead of what was there, "
-                f"{_differing(found, after)} instead of what was to be"
+                f"half of it after {error!r}: it has {_differing(found, before)} that was not "
+                f"there, or {_differing(found, after)} that was not to be"
             )
         else:
             found = self._session.content()

@@ -61,6 +61,7 @@ FOREIGN = {
         "events",
         "exports",
         "information_schema",
+        "tags",
         "mkfs",
         "app",
         "list",
