@@ -13,11 +13,13 @@ from logstore.api.configuring import GroupOptions, StreamOptions
 from logstore.api.group import ClaimOptions, ConsumeOptions
 from logstore.api.scheduling import ScheduleOptions
 from logstore.api.store import OpenOptions
+from logstore.jobs.queue import TaskOptions
 
 OPTIONS: dict[str, Any] = {
     each.__name__: each
     for each in (
         AddOptions,
+        TaskOptions,
         RowOptions,
         OpenOptions,
         ScheduleOptions,
