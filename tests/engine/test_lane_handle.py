@@ -328,7 +328,7 @@ def other_tree(tmp_path: Path, module: str, old: str, new: str) -> Path:
          'TOMBSTONE_BODY = struct.Struct("<QQQQQ")', "TOMBSTONE_BODY"),
     ],
 )  # fmt: skip
-def test_compiled_code_of_other_sources_is_refused(
+def test_compiled_modules_of_other_sources_are_refused(
     tmp_path: Path, module: str, old: str, new: str, told: str
 ) -> None:
     """It would write frames, and words that processes share, that are others than Python's."""

@@ -19,6 +19,7 @@ OPTIONS: dict[str, Any] = {
     each.__name__: each
     for each in (
         AddOptions,
+        TaskOptions,
         RowOptions,
         OpenOptions,
         ScheduleOptions,
