@@ -98,15 +98,26 @@ def schema_of(given: object) -> Schema | None:
 
 
 def configure_schema(
-    opened: OpenStore[Any], name: bytes, schema: Schema | None, *, create: bool, sync: Sync | None
-) -> None:
-    """Set the schema of a stream. SchemaError for a stored entry that it cannot read."""
-    from logstore.engine.features import schema_changes
+    opened: OpenStore[Any],
+    name: bytes,
+    schema: Schema | None,
+    changes: dict[str, Any],
+    *,
+    create: bool,
+    sync: Sync | None,
+) -> StreamSettings:
+    """Set the schema of a stream, and in the same commit its settings, which this gives as they are
+    then. SchemaError for a stored entry that it cannot read."""
+    from logstore.engine.features import schema_changes, setting_changes
 
     def commit(step: Callable[[Any], Any]) -> Any:
         return opened.commit(step, sync)
 
-    schema_changes.put(opened.engine(), commit, name, schema, create=create)
+    settings = partial(setting_changes.stream, name=name, changes=changes, create=create)
+    after: StreamSettings = schema_changes.put(
+        opened.engine(), commit, name, schema, create=create, settings=settings
+    )
+    return stream_with_text(after, opened.text)
 
 
 def schema_in(view: snapshot.Snapshot, record: StreamRecord) -> Schema | None:

@@ -224,13 +224,16 @@ class Stream(StreamEntries[T]):
 
         arguments.check_flag(create, "create")
         changes = configuring.stream_changes(options, self._opened.encoding)
-        if "schema" in options:
-            schema = configuring.schema_of(options["schema"])
-            configuring.configure_schema(self._opened, self._name, schema, create=create, sync=sync)
-            self._typed = False  # it is looked up again
-        return configuring.configure_stream(
-            self._opened, self._name, changes, create=create, sync=sync
+        if "schema" not in options:
+            return configuring.configure_stream(
+                self._opened, self._name, changes, create=create, sync=sync
+            )
+        schema = configuring.schema_of(options["schema"])
+        after = configuring.configure_schema(
+            self._opened, self._name, schema, changes, create=create, sync=sync
         )
+        self._typed = False  # it is looked up again
+        return after
 
     @property
     def settings(self) -> StreamSettings:

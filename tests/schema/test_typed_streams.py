@@ -647,3 +647,18 @@ def test_nodes_that_were_made_elsewhere_do_not_pass_the_schema_by(
         run(partial(publish.publish, streams=[staged(b"gone", 1)], mode=publish.IGNORE))
     assert len(sensor) == 0
     assert str(store.stream("sensor").schema) == SENSOR
+
+
+def test_a_schema_and_settings_are_of_one_commit(store: logstore.Store[bytes]) -> None:
+    stream = store.stream("s")
+    stream.add({"v": "x"})
+    before = store.metrics()["commits"]
+    after = stream.configure(schema="v string", max_entries=10)
+    assert (after.max_entries, str(stream.schema)) == (10, "v string")
+    assert stream.configure(schema="v string").max_entries == 10
+    assert store.metrics()["commits"] == before + 1
+    with pytest.raises(OptionError):
+        stream.configure(schema="*", max_entries=-1)
+    with pytest.raises(SchemaError):
+        stream.configure(schema="v long", max_entries=20)
+    assert (stream.settings.max_entries, str(stream.schema)) == (10, "v string")

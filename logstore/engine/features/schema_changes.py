@@ -22,6 +22,7 @@ from logstore.errors import OptionError, SchemaError
 from logstore.features.schedule_rows import ScheduleRows, unpacked
 from logstore.features.schema_rows import StoredSchema
 from logstore.ids import ZERO_ID, StreamID
+from logstore.options import StreamSettings
 from logstore.schema.stream_schema import Schema
 
 TRIES = 10  # rounds without a lock; then what is left is looked at in the commit
@@ -34,8 +35,11 @@ def put(
     schema: Schema | None,
     *,
     create: bool,
-) -> None:
+    settings: Callable[[WriteTxn], StreamSettings],
+) -> StreamSettings:
     """Set the schema of a stream; None: it has none from now on.
+
+    ``settings`` changes its settings in the same commit, and gives them.
 
     Raises:
         SchemaError: a stored or scheduled entry cannot be read by it; the first one is named.
@@ -43,9 +47,12 @@ def put(
     """
     checked = ZERO_ID
     for left in reversed(range(TRIES)):
-        step = partial(_put, name=name, schema=schema, checked=checked, create=create)
-        if commit(partial(step, last=not left)):
-            return
+        step = partial(
+            _put, name=name, schema=schema, checked=checked, create=create, settings=settings
+        )
+        after: StreamSettings | None = commit(partial(step, last=not left))
+        if after is not None:
+            return after
         assert schema is not None
         record = read.record(engine, name)
         upto = ZERO_ID if record is None else record.last
@@ -53,6 +60,7 @@ def put(
             checked = ZERO_ID
         _check(partial(read.read_batch, engine, name), name, schema, checked, upto)
         checked = upto
+    raise AssertionError("the last round checks in its commit")
 
 
 def _put(
@@ -62,9 +70,10 @@ def _put(
     schema: Schema | None,
     checked: StreamID,
     create: bool,
+    settings: Callable[[WriteTxn], StreamSettings],
     last: bool,
-) -> bool:
-    """The commit; False if there are entries that were not checked, and need to be."""
+) -> StreamSettings | None:
+    """The commit; None if there are entries that were not checked, and need to be."""
     record = txn.record_by_name(name)
     if record is None:
         record = add.create(txn, name) if create else add.existing(txn, name)
@@ -76,11 +85,11 @@ def _put(
         )
     before = schema_of(txn.index, record)
     if before == schema:
-        return True
+        return settings(txn)
     if schema is not None and not (before is not None and schema.reads_all_of(before)):
         if record.last != checked:
             if not last:
-                return False
+                return None
             _check_in(txn, name, schema, min(checked, record.last), record.last)
         for row in ScheduleRows(txn.index).of_stream(record.number):
             fault = schema.fault_of(unpacked(row.fields))
@@ -88,8 +97,9 @@ def _put(
                 raise SchemaError(
                     f"the schema does not fit an entry that is scheduled: {fault}", stream=name
                 )
+    after = settings(txn)  # what it refuses comes before its first frame
     txn.emit(StoredSchema(record.number, "" if schema is None else schema.text))
-    return True
+    return after
 
 
 def _check_in(
