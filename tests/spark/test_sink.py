@@ -130,7 +130,7 @@ def test_moments_come_back_in_any_zone_of_the_session(
     parquet = pytest.importorskip("pyarrow.parquet")
     (file,) = (tmp_path / "files").glob("*.parquet")
     assert parquet.ParquetFile(file).schema.column(0).physical_type == "INT96"
-    ok("import", path, file, "--stream", "imported")
+    ok("import", path, file, "--stream", "imported", "--schema", "none")
     with logstore.open(path, encoding="utf-8") as store:
         assert sorted(entry.fields["t"] for entry in store.stream(zone)) == [
             f"{each}Z" for each in texts
