@@ -198,7 +198,7 @@ def test_int96_beyond_2262_is_the_year_that_it_is(tmp_path: Path) -> None:
     nested = pa.array([[each] for each in given], pa.list_(pa.timestamp("us")))
     maps = pa.array([[("k", each)] for each in given], pa.map_(pa.string(), pa.timestamp("us")))
     file = int96(tmp_path / "a.parquet", {"t": us(given), "n": nested, "m": maps})
-    ok("import", tmp_path / "s", file, "--stream", "s")
+    ok("import", tmp_path / "s", file, "--stream", "s", "--schema", "none")
     wanted = [
         "9999-12-31 23:59:59.999999", None, "0001-01-01 00:00:00.000000",
         "1970-01-01 00:00:00.000001",
@@ -216,7 +216,8 @@ def test_int96_beyond_2262_is_the_year_that_it_is(tmp_path: Path) -> None:
 def test_int96_of_nanoseconds_keeps_them(tmp_path: Path) -> None:
     """Microseconds for all files would cut what pandas, Hive and Impala write."""
     ns = pa.array([1, 1_700_000_000_123_456_789], pa.timestamp("ns"))
-    ok("import", tmp_path / "s", int96(tmp_path / "a.parquet", {"t": ns}), "--stream", "s")
+    file = int96(tmp_path / "a.parquet", {"t": ns})
+    ok("import", tmp_path / "s", file, "--stream", "s", "--schema", "none")
     with logstore.open(tmp_path / "s", encoding="utf-8") as opened:
         assert [entry.fields["t"] for entry in opened.stream("s")] == [
             "1970-01-01 00:00:00.000000001", "2023-11-14 22:13:20.123456789",
