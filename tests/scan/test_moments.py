@@ -292,3 +292,22 @@ def test_the_import_names_column_and_row(tmp_path: Path, column: Any) -> None:
     done = invoke("import", tmp_path / "s", file, "--stream", "s")
     assert done.exit_code == 1
     assert "row 2: column 'when': " in done.stderr
+
+
+def test_an_import_that_finds_types_cuts_no_nanoseconds(tmp_path: Path) -> None:
+    """Unless it is told to; whole microseconds are moments."""
+    fine = int96(tmp_path / "a.parquet", {"t": pa.array([1, 2000], pa.timestamp("ns"))})
+    refused = invoke("import", tmp_path / "s", fine, "--stream", "fine")
+    assert refused.exit_code
+    assert "row 1: column 't' has nanoseconds, which timestamp does not keep" in refused.stderr
+    ok("import", tmp_path / "s", fine, "--stream", "text", "--schema", "t string")
+    ok("import", tmp_path / "s", fine, "--stream", "cut", "--schema", "t timestamp")
+    whole = int96(tmp_path / "b.parquet", {"t": pa.array([1000, 2000], pa.timestamp("ns"))})
+    ok("import", tmp_path / "s", whole, "--stream", "whole")
+    with logstore.open(tmp_path / "s", encoding="utf-8") as opened:
+        assert "fine" not in opened
+        assert [entry.fields["t"] for entry in opened.stream("text")] == [
+            "1970-01-01 00:00:00.000000001", "1970-01-01 00:00:00.000002000",
+        ]  # fmt: skip
+        assert [each.fields["t"].microsecond for each in opened.stream("cut")] == [0, 2]
+        assert [each.fields["t"].microsecond for each in opened.stream("whole")] == [1, 2]

@@ -59,7 +59,7 @@ COLUMNS: list[tuple[Any, str, Any]] = [
     (pa.array([MOMENT]), "timestamp", MOMENT),
     (pa.array([MOMENT.replace(tzinfo=None)]), "timestamp", MOMENT),
     (pa.array([MOMENT], pa.timestamp("us", "Asia/Kolkata")), "timestamp", MOMENT),
-    (pa.array([1_000_000_999], pa.timestamp("ns")), "timestamp",
+    (pa.array([1_000_000_000], pa.timestamp("ns")), "timestamp",
      datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
     (pa.array([time(1, 2, 3, 4)]), "time", time(1, 2, 3, 4)),
     (pa.array([time(1, 2, 3)], pa.time32("s")), "time", time(1, 2, 3)),

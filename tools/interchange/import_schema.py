@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logstore.api.opening import opened_of
-from logstore.errors import OptionError, UsageError
+from logstore.errors import OptionError, SchemaError, UsageError
 from logstore.ids import ZERO_ID
 from logstore.schema import schema_inference
 from logstore.schema.column_types import STRING
@@ -76,9 +76,16 @@ class ImportSchema:
     """
 
     def __init__(
-        self, stream: Stream[bytes], schema: Schema, *, to_set: bool, widens: bool = False
+        self,
+        stream: Stream[bytes],
+        schema: Schema,
+        *,
+        to_set: bool,
+        widens: bool = False,
+        was_found: bool = False,
     ) -> None:
         self._stream = stream
+        self.was_found = was_found  # in the types of a table
         self.schema = schema
         self.was_set = False  # by this import
         self._to_set = to_set
@@ -197,6 +204,29 @@ def type_name(kind: Any) -> str:
         types.is_nested: "json",
     }
     return next((name for test, name in tests.items() if test(kind)), "string")
+
+
+def check_kept_whole(batch: Any, schema: Schema) -> None:
+    """SchemaError for a time that is finer than its column keeps: nobody asked to cut it off."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for field, values in zip(batch.schema, batch.columns, strict=True):
+        column = schema.column(field.name.encode())
+        fine = field.type == pa.time64("ns") or (
+            pa.types.is_timestamp(field.type) and field.type.unit == "ns"
+        )
+        if column is None or column.type.name not in {"timestamp", "time"} or not fine:
+            continue
+        counts = values.cast(pa.int64())
+        micros = pc.divide(counts, 1000)
+        whole = pc.equal(pc.multiply(micros, 1000), counts)
+        if whole.false_count:
+            raise SchemaError(
+                f"row {whole.to_pylist().index(False)}: column {field.name!r} has nanoseconds, "
+                f"which {column.type.name} does not keep: give a --schema in which it is a string, "
+                f"or a {column.type.name} to cut them off"
+            )
 
 
 # -- of text ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from logstore.codec import GivenIDs, codec
+from logstore.codec import GivenIDs, RowBatch, codec
 from logstore.engine.streams import add
 from logstore.engine.streams.add import AutoID
 from logstore.errors import (
@@ -32,7 +32,12 @@ from logstore.scan.intake import Layout
 from logstore.tools.interchange.arrow_tables import Table
 from logstore.tools.interchange.file_formats import Input
 from logstore.tools.interchange.import_command import Counts, Import
-from logstore.tools.interchange.import_schema import ImportSchema, kept_schema, of_table
+from logstore.tools.interchange.import_schema import (
+    ImportSchema,
+    check_kept_whole,
+    kept_schema,
+    of_table,
+)
 from logstore.tools.interchange.text_rows import parse_ms
 from logstore.tuples import NamedTuple
 
@@ -129,10 +134,17 @@ class TableLoad(Import):
             if self.ids.given:
                 rows = self._identified(rows)
             if rows.numbers:
-                rows, ready = self._good(rows, partial(intake.ready_rows, wanted=self.ids.layout))
+                rows, ready = self._good(rows, self._ready)
                 self._commit(rows, ready)
             self.on_batch(self.counts, done)
         return self.counts
+
+    def _ready(self, batch: Any) -> RowBatch:
+        """Rows as they are stored. SchemaError for what a type that was found would cut off."""
+        if self.schema is not None and self.schema.was_found:
+            check_kept_whole(batch, self.schema.schema)
+        ready: RowBatch = intake.ready_rows(batch, wanted=self.ids.layout)
+        return ready
 
     def _identified(self, rows: NumberedRows) -> NumberedRows:
         """The rows that are to be added, with their IDs."""
@@ -227,7 +239,8 @@ class TableInput:
             schema = self._found()
         typed = None
         if schema is not None:
-            typed = ImportSchema(stream, schema, to_set=finds or given is not None)
+            to_set = finds or given is not None
+            typed = ImportSchema(stream, schema, to_set=to_set, was_found=finds)
             self._table.type_by(schema)
         ids = TableIDs(self._table.schema, schema, **self._ids)
         return TableLoad(stream, table=self._table, ids=ids, schema=typed, **how)
