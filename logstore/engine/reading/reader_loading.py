@@ -38,8 +38,8 @@ def native_module(name: str) -> ModuleType | None:
     if other:
         raise UsageError(
             f"{found.__file__} was compiled from other sources than those that are here ({other} "
-            "is not the same): build it again ('pip install .', or in a clone 'python setup.py "
-            "build_ext --inplace'), or run without it: LOGSTORE_CODEC=pure"
+            "is not the same): build it again, as 'pip install .' does, or run without it: "
+            "LOGSTORE_CODEC=pure"
         )
     return found
 
