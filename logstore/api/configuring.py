@@ -124,7 +124,7 @@ def schema_in(view: snapshot.Snapshot, record: StreamRecord) -> Schema | None:
     """The schema of a stream as a snapshot has it."""
     if not record.schema_at:
         return None
-    from logstore.engine.streams.typed_rows import schema_of
+    from logstore.features.typed_rows import schema_of
 
     return schema_of(view.index, record)
 

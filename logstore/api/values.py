@@ -21,8 +21,8 @@ import msgpack
 from logstore.api import arguments
 from logstore.api.entry import Entry, Fields
 from logstore.codec import RowBatch, codec
-from logstore.engine.streams.typed_rows import row_writer
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, SchemaError, shown
+from logstore.features.typed_rows import row_writer
 from logstore.ids import StreamID
 from logstore.options import CODEC_NAME_MAX
 

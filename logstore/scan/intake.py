@@ -371,7 +371,7 @@ class StreamTyping(NamedTuple):
     def schema(self) -> Schema:
         """The schema."""
         # here: whoever has no schemas does not load the types of columns
-        from logstore.engine.streams.typed_rows import parsed
+        from logstore.features.typed_rows import parsed
 
         return parsed(self.text)
 
@@ -427,7 +427,7 @@ class Packer:
         typing = self._typed.get(name)
         if typing is None or self._wanted.typed is not None:
             return None
-        from logstore.engine.streams.typed_rows import written
+        from logstore.features.typed_rows import written
 
         try:
             return written(typing.schema, rows, first, end, self._row + first)

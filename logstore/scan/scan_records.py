@@ -102,20 +102,23 @@ class TypedLines:
     def _line(self, row: TextRow) -> bytes:
         (ms, seq), flat = row
         names = flat[::2]
+        nulls = [name for name in self._nulls if name not in names]
         try:
             values = [
                 self._shown.get(name, quoted)(value)
                 for name, value in zip(names, flat[1::2], strict=True)
             ]
-            pairs = zip(map(quoted, names), values, strict=True)
+            pairs = [
+                *zip(map(quoted, names), values, strict=True),
+                *((quoted(name), "null") for name in nulls),
+            ]
             if len(set(names)) < len(names):
                 inner = ", ".join(f"[{name}, {value}]" for name, value in pairs)
                 return f'{{"id": "{ms}-{seq}", "pairs": [{inner}]}}\n'.encode()
-            nulls = [f"{quoted(name)}: null" for name in self._nulls if name not in names]
-            inner = ", ".join([*(f"{name}: {value}" for name, value in pairs), *nulls])
+            inner = ", ".join(f"{name}: {value}" for name, value in pairs)
             return f'{{"id": "{ms}-{seq}", "fields": {{{inner}}}}}\n'.encode()
         except (UnicodeEncodeError, _NullError):
-            return _in_base64(row)
+            return _in_base64(row, nulls)
 
 
 class _NullError(Exception):
@@ -147,10 +150,11 @@ def _json(text: str) -> str:
     return text
 
 
-def _in_base64(row: TextRow) -> bytes:
+def _in_base64(row: TextRow, nulls: Sequence[str]) -> bytes:
     (ms, seq), flat = row
     raw = [in_base64(part.encode("utf-8", "surrogateescape")) for part in flat]
-    pairs = [list(pair) for pair in zip(raw[::2], raw[1::2], strict=True)]
+    pairs: list[list[str | None]] = [list(pair) for pair in zip(raw[::2], raw[1::2], strict=True)]
+    pairs += [[in_base64(name.encode()), None] for name in nulls]
     return json.dumps({"id": f"{ms}-{seq}", "pairs_base64": pairs}).encode() + b"\n"
 
 

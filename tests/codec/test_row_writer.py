@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logstore.codec import Codec, Row
-from logstore.engine.streams.typed_rows import written_columns
 from logstore.errors import Error, SchemaError
+from logstore.features.typed_rows import written_columns
 from logstore.schema.column_types import ColumnType
 from logstore.schema.schema_text import parse
 from logstore.schema.stream_schema import COLUMNS_MAX, Column, Schema

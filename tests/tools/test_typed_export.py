@@ -90,6 +90,10 @@ def _is_utf8(value: bytes | None) -> bool:
 )
 @example((Schema([Column("a", column_types.INT, True, b"5"), Column("b", column_types.INT)]),
           [[(b"a", None), (b"b", 1)]]))  # fmt: skip
+@example((Schema([Column("a", column_types.INT, True, b"5"), Column("b", column_types.BINARY)]),
+          [[(b"a", None), (b"b", b"\x80")]]))  # fmt: skip
+@example((Schema([Column("a", column_types.INT, True, b"5"), Column("b", column_types.JSON)]),
+          [[(b"a", None), (b"b", b"null")]]))  # fmt: skip
 def test_exports_are_imported_again(
     name: str, found: tuple[Schema, list[list[tuple[bytes, Any]]]]
 ) -> None:

@@ -271,10 +271,14 @@ def _wrapped(kind: str, value: list[Any], ids: RowIDs) -> Pairs:
         found.append((pair[0], pair[1]))
     if kind == "pairs":
         return _pairs(found, ids)
-    return [
-        (b64decode(name, validate=True), b64decode(_value_text(name, at), validate=True))
-        for name, at in found
-    ]
+    pairs: list[tuple[bytes, Any]] = []
+    for name, data in found:
+        if data is not None:
+            text = b64decode(_value_text(name, data), validate=True)
+            pairs.append((b64decode(name, validate=True), text))
+        elif ids.keeps_null:
+            pairs.append((b64decode(name, validate=True), None))
+    return pairs
 
 
 def _value_text(name: str, value: Any) -> str:

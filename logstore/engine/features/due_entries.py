@@ -109,7 +109,7 @@ def _written(txn: WriteTxn, record: StreamRecord, fields: bytes) -> bytes:
     """The fields of an entry as the schema of its stream writes them. SchemaError."""
     if not record.schema_at:
         return fields
-    from logstore.engine.streams.typed_rows import schema_of
+    from logstore.features.typed_rows import schema_of
 
     schema = schema_of(txn.index, record)
     assert schema is not None

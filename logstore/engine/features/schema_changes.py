@@ -17,10 +17,10 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import add, read
-from logstore.engine.streams.typed_rows import schema_of
 from logstore.errors import OptionError, SchemaError
 from logstore.features.schedule_rows import ScheduleRows, unpacked
 from logstore.features.schema_rows import StoredSchema
+from logstore.features.typed_rows import schema_of
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import StreamSettings
 from logstore.schema.stream_schema import Schema

@@ -112,7 +112,7 @@ def add(txn: WriteTxn, request: Add) -> Added | None:
 def _typed(txn: WriteTxn, record: StreamRecord, request: Add) -> Add:
     """The request with its values written by the schema of the stream. SchemaError."""
     # here: whoever has no schemas does not load the types of columns
-    from logstore.engine.streams.typed_rows import schema_of, written
+    from logstore.features.typed_rows import schema_of, written
 
     schema = schema_of(txn.index, record)
     if schema is None:  # what was written by a schema is text as any other

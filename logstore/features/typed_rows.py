@@ -1,4 +1,5 @@
-"""Rows of an add, held against the schema of their stream.
+"""Rows of an add, held against the schema of their stream. Spark's executors have no engine, and
+hold theirs against it, too.
 
 Whoever adds may have written the values by a schema before any lock is taken, and says so with the
 position of its frame. If the stream has another one now, or rows come as they are, they are written
@@ -15,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from logstore.codec import RowBatch, codec
 from logstore.errors import CorruptionError, SchemaError
-from logstore.features.feature import Index
+from logstore.features.feature import Index, Record
 from logstore.features.schema_rows import SchemaRows
-from logstore.index.keys import StreamRecord
 from logstore.schema.column_types import Enum
 from logstore.schema.schema_text import parse
 from logstore.schema.stream_schema import Schema
@@ -50,7 +50,7 @@ def row_writer(schema: Schema) -> RowWriter:
     return codec().RowWriter(written_columns(schema), schema.is_open, schema.row)
 
 
-def schema_of(index: Index, record: StreamRecord) -> Schema | None:
+def schema_of(index: Index, record: Record) -> Schema | None:
     """The schema of a stream; None if it has none. CorruptionError if it is lost."""
     if not record.schema_at:
         return None
