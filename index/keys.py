@@ -12,6 +12,7 @@ from _blake2 import blake2b  # what hashlib gives, without loading OpenSSL
 from collections.abc import Sequence
 
 from logstore import format as fmt
+from logstore import tombstones
 from logstore.ids import ZERO_ID, StreamID
 from logstore.row_seal import seal
 from logstore.tuples import NamedTuple
@@ -226,11 +227,11 @@ class Locator(NamedTuple):
     @property
     def live(self) -> int:
         """Live entries now."""
-        return self.entries - int.from_bytes(self.vector, "little").bit_count()
+        return self.entries - tombstones.count(self.vector)
 
     def marked(self, ordinals: Sequence[int]) -> Locator:
         """The locator after these entries were deleted."""
-        return self._replace(vector=vector_with(self.vector, ordinals))
+        return self._replace(vector=tombstones.added(self.vector, ordinals))
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
@@ -251,15 +252,7 @@ def position_of(value: bytes) -> int:
 
 def marked(value: bytes, ordinals: Sequence[int]) -> bytes:
     """A locator's stored value after these entries were deleted."""
-    return value[: LOCATOR.size] + vector_with(value[LOCATOR.size :], ordinals)
-
-
-def vector_with(vector: bytes, ordinals: Sequence[int]) -> bytes:
-    """The vector of a node's deleted entries, with these entries added."""
-    bits = int.from_bytes(vector, "little")
-    for ordinal in ordinals:
-        bits |= 1 << ordinal
-    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+    return value[: LOCATOR.size] + tombstones.added(value[LOCATOR.size :], ordinals)
 
 
 class NodeFrame(NamedTuple):

@@ -25,7 +25,7 @@ from logstore import format as fmt
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm import process_identity
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.errors import CorruptionError, DamagedStoreError, SnapshotExpiredError
 from logstore.fs import LOCAL, FileSystem

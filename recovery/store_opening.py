@@ -13,7 +13,7 @@ itself, does all of them; who joins others finds their index in use, and so vali
 Processes that have a store open share three files: LOCK, USERS and WAKE. If one of them is not the
 file that the others have, two processes would write over each other's entries, so nobody joins
 then. What tells is the locks that living processes hold (``shm.users_file``,
-``shm.control_block``), which no copy of a file has, and for LOCK the inode that WAKE names.
+``shm.commit_words``), which no copy of a file has, and for LOCK the inode that WAKE names.
 
 Invariants: all of it under LOCK, so that two openers never decide at once; nothing of the store is
 changed before it is known who has it open; what looks replaced is looked at again for a while, for
@@ -31,7 +31,7 @@ from logstore.engine.commit import log_tail, write_back
 from logstore.engine.runtime import disk_space, identity, maintenance_locks
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm import process_identity
-from logstore.engine.shm.control_block import LogWords, NotHeldError, Wake
+from logstore.engine.shm.commit_words import LogWords, NotHeldError, Wake
 from logstore.engine.shm.users_file import SettleTime, Users, replaced
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.errors import (

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.shm.wait_words import EVERY, bucket_of
 from logstore.engine.shm.waiters import PACE
 from logstore.engine.waiting.stream_wait import POLL_S, over

@@ -32,16 +32,16 @@ from logstore.engine.lane import lane_loading as lane
 from logstore.engine.reading import reader_loading as reading
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import read
 from logstore.engine.txn import nodes
 from logstore.errors import OptionError, ReadOnlyError, StreamNotFoundError
-from logstore.features.expiry import ExpiryRows
 from logstore.features.idempotent_ids import ProducerRows
 from logstore.features.schedule_rows import ScheduleRows
 from logstore.features.setting_rows import SettingRows
+from logstore.features.ttl_rows import ExpiryRows
 from logstore.format import position_parts
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import NO_ONE, ConsumerRecord, PendingRun

@@ -19,9 +19,9 @@ from logstore.clock import SECONDS_MAX, Clock
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features import due_entries as scheduling
-from logstore.engine.features import expired as expiring
+from logstore.engine.features import expiry as expiring
 from logstore.engine.features.due_entries import DUE_MAX_MS, DueTime
-from logstore.engine.features.expired import Condition
+from logstore.engine.features.expiry import Condition
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot

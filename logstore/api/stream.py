@@ -24,7 +24,7 @@ from logstore.options import Length, Sync
 if TYPE_CHECKING:
     from logstore.api.group import Group
     from logstore.api.scheduling import ScheduledEntry, ScheduleKey, ScheduleOptions
-    from logstore.engine.features.expired import Condition
+    from logstore.engine.features.expiry import Condition
     from logstore.options import StreamSettings
     from logstore.schema.stream_schema import Schema
 
@@ -166,9 +166,9 @@ class Stream(StreamEntries[T]):
         Returns:
             False if there is no stream, or it never would expire.
         """
-        from logstore.engine.features import expired
+        from logstore.engine.features import expiry
 
-        was_set: bool = self._opened.free(partial(expired.persist, name=self._name), sync)
+        was_set: bool = self._opened.free(partial(expiry.persist, name=self._name), sync)
         return was_set
 
     @property

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from logstore import tombstones
 from logstore.codec import listpack, node
 from logstore.codec.node_types import ID, ZERO_ID, NodePart
 from logstore.errors import CorruptNodeError, TooLargeError
@@ -164,7 +165,7 @@ def mark_deleted(lp: bytes, ordinals: Sequence[int]) -> bytes:
 
 def fold(lp: bytes, vector: bytes) -> bytes:
     """The node with all ordinals of the vector turned into tombstones."""
-    ordinals = node.vector_ordinals(vector)
+    ordinals = tombstones.ordinals_of(vector)
     return mark_deleted(lp, ordinals) if ordinals else lp
 
 

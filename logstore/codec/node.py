@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
 from typing import Final
 
+from logstore import tombstones
 from logstore.codec import listpack
 from logstore.codec.node_types import ID, MAX_ID, ZERO_ID, NodeEntry, NodeHead, NodeSurvey
 from logstore.errors import CorruptNodeError
@@ -211,7 +212,7 @@ class Outline:
 
     def is_live(self, ordinal: int, vector: bytes) -> bool:
         """True if the entry is a tombstone neither by its flags nor by the vector."""
-        return not self.flags[ordinal] & DELETED and not in_vector(vector, ordinal)
+        return not self.flags[ordinal] & DELETED and not tombstones.has(vector, ordinal)
 
     def follow(self, lp: bytes, ordinals: Iterable[int]) -> None:
         """The node became ``lp``: these entries were made tombstones, with flags of the same width.
@@ -259,15 +260,9 @@ class _Outlines(threading.local):
 outlines = _Outlines()
 
 
-def in_vector(vector: bytes, ordinal: int) -> bool:
-    """True if ``ordinal``'s bit is set in ``vector``."""
-    byte = ordinal >> 3
-    return byte < len(vector) and bool(vector[byte] >> (ordinal & 7) & 1)
-
-
 def is_live(entry: Entry, vector: bytes) -> bool:
     """True if the entry is a tombstone neither by its flags nor by the vector."""
-    return not entry.flags & DELETED and not in_vector(vector, entry.ordinal)
+    return not entry.flags & DELETED and not tombstones.has(vector, entry.ordinal)
 
 
 def read_flat(lp: bytes, entry: Entry, master: Master) -> list[bytes]:
@@ -419,11 +414,6 @@ def validate(lp: bytes, master_ms: int, master_seq: int) -> None:
         raise CorruptNodeError("the node has no entry")
     if listpack.stored_count(lp) not in (elements, listpack.COUNT_UNKNOWN):
         raise CorruptNodeError("the listpack's header tells a wrong number of elements")
-
-
-def vector_ordinals(vector: bytes) -> Sequence[int]:
-    """The ordinals whose bits are set in ``vector``."""
-    return [i * 8 + bit for i, byte in enumerate(vector) for bit in range(8) if byte >> bit & 1]
 
 
 def survey(lp: bytes, master_ms: int, master_seq: int) -> NodeSurvey:

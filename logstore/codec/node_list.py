@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from logstore import format as fmt
+from logstore import tombstones
 from logstore.codec.checksums import unseal
 from logstore.codec.node import entries
 from logstore.codec.node_types import ID
@@ -216,7 +217,7 @@ class NodeList:
                 break
             position, size, entries, *last = fmt.LOCATOR.unpack_from(value)
             vector = value[fmt.LOCATOR.size :]
-            live = entries - int.from_bytes(vector, "little").bit_count()
+            live = entries - tombstones.count(vector)
             if live > 0 and (last[0], last[1]) >= start:
                 self.add(position, size, live, (ms, seq), (last[0], last[1]), vector)
             at += 1

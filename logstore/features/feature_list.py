@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from logstore.features import (
-    expiry,
     idempotent_ids,
     latest,
     schedule_rows,
     schema_rows,
     setting_rows,
+    ttl_rows,
 )
 from logstore.features.feature import Copied, FrameKind, Index
 
@@ -22,9 +22,9 @@ FEATURES = (
     setting_rows.FEATURE,
     idempotent_ids.FEATURE,
     schedule_rows.FEATURE,
-    expiry.STREAM_EXPIRY,
+    ttl_rows.STREAM_EXPIRY,
     latest.FEATURE,
-    expiry.ENTRY_EXPIRY,
+    ttl_rows.ENTRY_EXPIRY,
     schema_rows.FEATURE,
 )
 

@@ -28,7 +28,7 @@ from logstore.api.opening import OpenStore
 from logstore.compaction import usage
 from logstore.engine.runtime import disk_space
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import group_view as group_rows

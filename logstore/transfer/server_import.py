@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from logstore.api.store import Store
 from logstore.engine.dump.restore import VerifiedNodes
-from logstore.engine.features.expired import EXPIRES_MAX_MS
+from logstore.engine.features.expiry import EXPIRES_MAX_MS
 from logstore.errors import PeerError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.rdb import dump_payload

@@ -17,7 +17,7 @@ from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import restore
 from logstore.engine.dump.restore import VerifiedNodes, VerifiedPart, VerifiedStream
-from logstore.engine.features import expired
+from logstore.engine.features import expiry
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import (
@@ -180,4 +180,4 @@ def _expire(state: WriteTxn, name: bytes, expires_ms: int | None) -> None:
     if expires_ms is not None:
         record = state.record_by_name(name)
         assert record is not None
-        expired.expire_at(state, record, expires_ms)
+        expiry.expire_at(state, record, expires_ms)

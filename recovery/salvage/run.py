@@ -21,13 +21,13 @@ from logstore.engine.dump import dumped_ids, export, restore
 from logstore.engine.dump.restore import VerifiedNodes, VerifiedPart
 from logstore.engine.groups import admin as groups
 from logstore.engine.runtime.engine import log
-from logstore.engine.shm.control_block import LogWords
+from logstore.engine.shm.commit_words import LogWords
 from logstore.engine.shm.users_file import users_alone
 from logstore.errors import CorruptionError, InvalidPayloadError, OptionError
-from logstore.features.expiry import Expire
 from logstore.features.schedule_rows import Scheduled, ScheduleRows
 from logstore.features.schema_rows import SchemaRows, StoredSchema
 from logstore.features.setting_rows import Setting, SettingRows
+from logstore.features.ttl_rows import Expire
 from logstore.format import SEGMENT_HEAD_BYTES
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.ids import StreamID

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine.shm.control_block import MAGIC, SIZE_BYTES, Wake
+from logstore.engine.shm.commit_words import MAGIC, SIZE_BYTES, Wake
 from logstore.errors import CorruptFrameError, StoreError
 from logstore.fs import LOCAL
 from logstore.log import file_names

@@ -27,7 +27,7 @@ from logstore.compaction import runner, segment_rewrite
 from logstore.compaction.segment_rewrite import CompactedSegment
 from logstore.engine.commit import log_tail, pipeline, write_back
 from logstore.engine.maintenance import checkpoint
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.log.segment_writer import CommitBuffer
 from tests.support.processes import die

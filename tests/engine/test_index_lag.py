@@ -19,7 +19,7 @@ import pytest
 import logstore
 from logstore.engine.commit import pipeline, write_back
 from logstore.engine.features import setting_changes
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.errors import (
     CommittedError,
     CorruptionError,

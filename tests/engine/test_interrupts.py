@@ -20,7 +20,7 @@ import logstore
 from logstore.engine.commit import group_commit, pipeline
 from logstore.engine.commit.group_commit import CommitQueue
 from logstore.engine.commit.pipeline import Batch, Request
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.errors import CommittedError, CommittedInterrupt, FileSystemError, ReentryError
 from logstore.log import file_names
 from logstore.options import Sync

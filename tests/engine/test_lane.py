@@ -28,7 +28,7 @@ from logstore.engine.commit import log_tail
 from logstore.engine.features import setting_changes
 from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.runtime import identity
-from logstore.engine.shm import control_block, wait_words
+from logstore.engine.shm import commit_words, wait_words
 from logstore.engine.shm.writer_lock import PASSED_OVER_MAX
 from logstore.log import file_names as names
 from logstore.log import log_reader
@@ -80,12 +80,12 @@ def read(store: Store, name: str = "s") -> list[tuple[Any, dict[bytes, bytes]]]:
 def test_words_stand_where_other_processes_look_for_them() -> None:
     told = native_or_none.words()
     for name in list(told):
-        module = control_block if hasattr(control_block, name) else wait_words
+        module = commit_words if hasattr(commit_words, name) else wait_words
         value = getattr(module, name)
         assert told.pop(name) == (value() if callable(value) else value), name
-    at = control_block._LOG_OFFSET
+    at = commit_words._LOG_OFFSET
     assert native_or_none.log_words() == tuple(range(at, at + 7 * 8, 8))
-    assert len(control_block.LogWords._fields) == 7
+    assert len(commit_words.LogWords._fields) == 7
 
 
 def test_plain_adds_are_commits_of_the_lane(store: Store) -> None:
@@ -221,7 +221,7 @@ def lock_of(store: Store) -> Path:
 
 def test_the_commit_of_another_process_is_waited_for(store: Store) -> None:
     """It is short: the add stays in the lane. On a busy machine it may be too long, once."""
-    word = memoryview(engine_of(store).wake.memory)[control_block._WAITING_OFFSET :]
+    word = memoryview(engine_of(store).wake.memory)[commit_words._WAITING_OFFSET :]
     try:
         for _ in range(50):
             store.stream("s").add(ROW)  # who waited in vain does not wait again until LOCK was had

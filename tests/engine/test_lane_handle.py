@@ -321,7 +321,7 @@ def other_tree(tmp_path: Path, module: str, old: str, new: str) -> Path:
 @pytest.mark.parametrize(
     ("module", "old", "new", "told"),
     [
-        ("engine/shm/control_block.py", "_WAITING_OFFSET: Final = 192", "_WAITING_OFFSET = 200",
+        ("engine/shm/commit_words.py", "_WAITING_OFFSET: Final = 192", "_WAITING_OFFSET = 200",
          "_WAITING_OFFSET"),
         ("format.py", "FRAME_MARK = 0xF5A9", "FRAME_MARK = 0xF5AA", "FRAME_MARK"),
         ("format.py", 'TOMBSTONE_BODY = struct.Struct("<QQQQ")',

@@ -15,7 +15,7 @@ import pytest
 
 import logstore
 from logstore.engine.lane.lane_loading import native_or_none
-from logstore.engine.shm.control_block import LogWords
+from logstore.engine.shm.commit_words import LogWords
 from tests.engine.killing import ACKS, ADDS, READS, TRANSACTIONS, run_until_killed
 from tests.support.inside import engine_of, follow, lane_commits, let_lag
 

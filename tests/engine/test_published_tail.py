@@ -16,7 +16,7 @@ import logstore
 from logstore import format as fmt
 from logstore.api.store import Store
 from logstore.engine.reading import reader_loading
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptFrameError, CorruptionError
 from logstore.ids import StreamID

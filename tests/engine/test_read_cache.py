@@ -18,8 +18,8 @@ from logstore.api.entry import entry_maker
 from logstore.api.store import Store
 from logstore.engine.reading import pure_reader, reader_loading
 from logstore.engine.reading.reader_interface import NODES_MAX_BYTES
-from logstore.engine.shm import control_block
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm import commit_words
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.snapshots import snapshot
 from logstore.engine.streams import read as ranges
 from logstore.errors import ClosedError
@@ -268,7 +268,7 @@ def test_numbers_that_stand_twice_are_the_same() -> None:
     if reader_loading.native_or_none is None:
         return
     words = reader_loading.native_or_none.words_of_reading()
-    assert words.pop("_DROPPED_OFFSET") == control_block._DROPPED_OFFSET
+    assert words.pop("_DROPPED_OFFSET") == commit_words._DROPPED_OFFSET
     assert words.pop("NODE_BODY") == fmt.NODE_BODY.size
     assert words.pop("NODE_KEY") == fmt.NODE_KEY.size
     assert words.pop("LOCATOR") == fmt.LOCATOR.size

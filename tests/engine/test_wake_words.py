@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.shm import control_block as words
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm import commit_words as words
+from logstore.engine.shm.commit_words import Wake
 from logstore.fs import LOCAL
 from tests.support import inside
 from tests.support.dying import killed_at

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.shm.writer_lock import PASSED_OVER_MAX, WriterLock
 from logstore.fs import LOCAL
 

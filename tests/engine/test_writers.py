@@ -18,7 +18,7 @@ import pytest
 
 import logstore
 from logstore.api import opening
-from logstore.engine.shm import control_block, writer_lock
+from logstore.engine.shm import commit_words, writer_lock
 from logstore.errors import IDOrderError, LockTimeoutError, OptionError
 from logstore.fs import FileSystem
 from logstore.options import Sync
@@ -231,7 +231,7 @@ def test_a_release_of_lock_wakes_one_waiter_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here nobody looks by itself before the test gives up."""
-    monkeypatch.setattr(control_block, "WAIT_SLICE_S", 900.0)
+    monkeypatch.setattr(commit_words, "WAIT_SLICE_S", 900.0)
     monkeypatch.setattr(writer_lock, "SPIN_NS", 0)
     path = tmp_path / "store"
     ready, here = os.pipe()

@@ -18,7 +18,7 @@ import msgpack
 
 from logstore import format as fmt
 from logstore.crc import crc32c
-from logstore.engine.shm import control_block
+from logstore.engine.shm import commit_words
 from logstore.errors import CorruptFrameError, Error
 from logstore.fs import LOCAL
 from logstore.log import checkpoint_file, file_names, hint, pinfile, segment, storefile
@@ -49,7 +49,7 @@ def _boot() -> bytes:
 
 
 def _wake() -> bytes:
-    return control_block.MAGIC + bytes(range(200))
+    return commit_words.MAGIC + bytes(range(200))
 
 
 def _hint() -> bytes:
@@ -138,9 +138,9 @@ def _of_head(data: bytes) -> bytes:
 # -- reading --------------------------------------------------------------------------------------
 def _read_wake(store: Path) -> None:
     path = store / "WAKE"
-    control_block.Wake.peek(LOCAL, path)
-    control_block.Wake.last_failure(LOCAL, path)
-    control_block.Wake.last_compaction(LOCAL, path)
+    commit_words.Wake.peek(LOCAL, path)
+    commit_words.Wake.last_failure(LOCAL, path)
+    commit_words.Wake.last_compaction(LOCAL, path)
 
 
 def _read_hint(store: Path) -> None:

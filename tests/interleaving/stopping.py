@@ -16,7 +16,7 @@ from pathlib import Path
 from logstore.api import opening
 from logstore.engine.commit import log_tail, pipeline
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.engine.snapshots import snapshot
 from logstore.index.env import Generation

@@ -15,7 +15,7 @@ import pytest
 import logstore
 import logstore.aio
 from logstore import OptionError
-from logstore.engine.features import expired
+from logstore.engine.features import expiry
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests import seeds
@@ -177,7 +177,7 @@ def test_expired_entries_are_deleted_in_bounded_commits(
 ) -> None:
     """A commit has a bound in entries and in bytes; all go in the end."""
     clock = FixedClock()
-    monkeypatch.setattr(expired, "BATCH_ENTRIES", 7)
+    monkeypatch.setattr(expiry, "BATCH_ENTRIES", 7)
     with opened(tmp_path / "s", clock) as store:
         for name in ("a", "b"):
             store.stream(name).group("g", start="0").configure(max_deliveries=1, dead_letter="dead")

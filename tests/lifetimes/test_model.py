@@ -293,7 +293,7 @@ def test_a_backup_holds_names_and_times(tmp_path: Path) -> None:
 
 
 def test_check_sees_a_time_that_the_index_lost(tmp_path: Path) -> None:
-    from logstore.features.expiry import ExpiryRows
+    from logstore.features.ttl_rows import ExpiryRows
     from logstore.index.txn import IndexTxn
 
     path = tmp_path / "s"

@@ -18,10 +18,10 @@ from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
 from logstore.errors import CorruptFrameError, TooLargeError, UnreadableError
 from logstore.features import schedule_rows
-from logstore.features.expiry import Expire
 from logstore.features.idempotent_ids import NOTHING, Idempotent
 from logstore.features.schema_rows import TEXT_MAX_BYTES, StoredSchema
 from logstore.features.setting_rows import SETTINGS_MAX_BYTES, Setting
+from logstore.features.ttl_rows import Expire
 from logstore.format import Kind
 from logstore.fs import LOCAL
 from logstore.log import chain, file_names, hint, log_reader, storefile

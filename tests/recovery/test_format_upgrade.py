@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 import logstore
 from logstore import format as fmt
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.errors import CorruptionError, FormatVersionError, StoreInUseError
 from logstore.fs import LOCAL
 from logstore.log import chain, checkpoint_file, file_names, hint, segment, storefile

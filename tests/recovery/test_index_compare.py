@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from logstore.features import schedule_rows
-from logstore.features.expiry import ExpiryRows
 from logstore.features.idempotent_ids import ProducerRows
 from logstore.features.schedule_rows import ScheduleRows
 from logstore.features.setting_rows import OF_STREAM, SettingRows
+from logstore.features.ttl_rows import ExpiryRows
 from logstore.fs import FileSystem
 from logstore.index.env import Generation, open_generation, open_untouched
 from logstore.index.group_keys import idle_key, name_key

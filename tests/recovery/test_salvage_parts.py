@@ -18,7 +18,7 @@ from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.snapshots import snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptNodeError
-from logstore.features.expiry import ExpiryRows
+from logstore.features.ttl_rows import ExpiryRows
 from logstore.format import Kind
 from logstore.fs import LOCAL
 from logstore.ids import StreamID

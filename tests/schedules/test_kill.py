@@ -12,7 +12,7 @@ from typing import Any
 
 import logstore
 from logstore.engine.commit import pipeline
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests import seeds

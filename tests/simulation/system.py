@@ -29,7 +29,7 @@ import lmdb
 
 from logstore import fs
 from logstore.engine.lane.lane_loading import native_or_none
-from logstore.engine.shm import control_block, futex, writer_lock
+from logstore.engine.shm import commit_words, futex, writer_lock
 from logstore.errors import typed
 from logstore.index.env import Generation
 from logstore.index.txn import IndexTxn
@@ -131,7 +131,7 @@ class Host:
         name = os.path.basename(os.readlink(f"/proc/self/fd/{fd}")).removesuffix(".tmp")
         self.told.append(("synced", name, os.fstat(fd).st_size))
 
-    def look_at_index(self, wake: control_block.Wake, upto: int) -> None:
+    def look_at_index(self, wake: commit_words.Wake, upto: int) -> None:
         """Have the director told if INDEXED is above what LMDB has."""
         index = self.index
         if index is None or index.number != wake.generation():
@@ -332,7 +332,7 @@ def _install_files(host: Host) -> None:
 
 
 def _install_words(host: Host) -> None:
-    wake: Any = control_block.Wake
+    wake: Any = commit_words.Wake
     made, begin, publish = wake.__init__, wake.begin, wake.publish
 
     def init(self: Any, *args: Any, **named: Any) -> None:

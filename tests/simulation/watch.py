@@ -15,14 +15,14 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from logstore.engine.shm import control_block
+from logstore.engine.shm import commit_words
 from logstore.format import position_parts
 from logstore.log import file_names
 from tests.simulation.judge import Wrong
 from tests.simulation.system import STORED
 
 # Words that say where the log stands, as the lane and ``Wake`` store them.
-PUBLISHED = ("publish", *(control_block._LOG_OFFSET + 8 * each for each in range(4)))
+PUBLISHED = ("publish", *(commit_words._LOG_OFFSET + 8 * each for each in range(4)))
 
 
 def check_words(store: Path, at: tuple[object, ...], synced: Mapping[str, int]) -> None:
@@ -52,7 +52,7 @@ def check_words(store: Path, at: tuple[object, ...], synced: Mapping[str, int]) 
         raise Wrong(f"{at}: it publishes, and LOCK is free")
 
 
-def _words(store: Path) -> tuple[control_block.LogWords, int, int] | None:
+def _words(store: Path) -> tuple[commit_words.LogWords, int, int] | None:
     """The words, up to where the log is durable, and where a sync failed; None where they do not
     stand for the log yet."""
     try:
@@ -60,15 +60,15 @@ def _words(store: Path) -> tuple[control_block.LogWords, int, int] | None:
     except FileNotFoundError:
         return None
     try:
-        data = os.pread(fd, control_block._WAITING_OFFSET, 0)
+        data = os.pread(fd, commit_words._WAITING_OFFSET, 0)
     finally:
         os.close(fd)
-    words = control_block.LogWords._make(
-        control_block._WORDS.unpack_from(data, control_block._LOG_OFFSET)
+    words = commit_words.LogWords._make(
+        commit_words._WORDS.unpack_from(data, commit_words._LOG_OFFSET)
     )
-    if data[: len(control_block.MAGIC)] != control_block.MAGIC or not words.active_segment:
+    if data[: len(commit_words.MAGIC)] != commit_words.MAGIC or not words.active_segment:
         return None
-    durable, _, failed = struct.unpack_from("@3Q", data, control_block._DURABLE_OFFSET)
+    durable, _, failed = struct.unpack_from("@3Q", data, commit_words._DURABLE_OFFSET)
     return words, durable, failed
 
 

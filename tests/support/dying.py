@@ -7,7 +7,7 @@ from typing import Any
 
 from logstore.api.store import Store
 from logstore.engine.commit import pipeline
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from tests.support import processes
 
 POINTS = ("announced", "appended", "indexed")  # before the append, behind it, behind LMDB's commit

@@ -15,7 +15,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import ready_locked
 from logstore.engine.commit.log_tail import finish_locked
 from logstore.engine.runtime.record_cache import RecordCache
-from logstore.engine.shm.control_block import LogWords
+from logstore.engine.shm.commit_words import LogWords
 from logstore.engine.streams.add import AUTO, Add, add
 from logstore.format import Kind
 from logstore.ids import StreamID

@@ -19,7 +19,7 @@ from logstore.api.info import summaries
 from logstore.api.opening import opened_of
 from logstore.compaction.usage import usage
 from logstore.engine.runtime import pins
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.fs import LOCAL
 from logstore.log import file_names
 from logstore.tools.views import doctor_rules

@@ -10,7 +10,7 @@ from typing import Any
 
 import logstore
 from logstore.api.store import Store
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.shm.wait_words import Waits
 from tests.support.inside import engine_of
 from tests.support.processes import Forked

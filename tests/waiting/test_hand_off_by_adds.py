@@ -17,7 +17,7 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.groups import deliver
 from logstore.engine.shm import futex
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.shm.wait_words import Waits, bucket_of
 from logstore.engine.waiting import handoff
 from logstore.engine.waiting.wait_session import WaitSession

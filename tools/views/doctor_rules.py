@@ -13,7 +13,7 @@ from logstore.api import showing
 from logstore.api.info import ConsumerInfo, GroupInfo, StreamSummary
 from logstore.api.opening import opened_of
 from logstore.engine.runtime import disk_space
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.errors import GroupNotFoundError, StreamNotFoundError
 from logstore.log import file_names as names
 from logstore.log.pinfile import Pin

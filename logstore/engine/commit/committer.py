@@ -23,7 +23,7 @@ from logstore.engine.commit.pipeline import Batch, Op, Request, ready_locked, re
 from logstore.engine.runtime import disk_space
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.reopen import healing
-from logstore.engine.shm.control_block import LogWords
+from logstore.engine.shm.commit_words import LogWords
 from logstore.engine.shm.writer_lock import INTERRUPTS_MAX, PAUSE_S, through
 from logstore.errors import (
     CommittedError,

@@ -23,7 +23,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime import disk_space, identity, reopen
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.segments import SegmentGone
-from logstore.engine.shm.control_block import LogWords
+from logstore.engine.shm.commit_words import LogWords
 from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError, UnreadableError
 from logstore.features.feature_list import first_due
 from logstore.format import Kind

@@ -28,7 +28,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import log_tail, write_back
 from logstore.engine.runtime import disk_space, identity, reopen
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.shm.control_block import LogWords
+from logstore.engine.shm.commit_words import LogWords
 from logstore.errors import (
     CommittedError,
     CorruptFrameError,

@@ -36,7 +36,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import log_tail
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.record_cache import RecordCache
-from logstore.engine.shm.control_block import LogWords
+from logstore.engine.shm.commit_words import LogWords
 from logstore.engine.snapshots.published_tail import OF_GROUPS
 from logstore.engine.txn.view import TxnView
 from logstore.errors import CorruptFrameError

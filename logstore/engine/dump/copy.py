@@ -57,8 +57,8 @@ from logstore.errors import (
     TooLargeError,
     UsageError,
 )
-from logstore.features.expiry import Expire
 from logstore.features.schema_rows import SchemaRows, StoredSchema
+from logstore.features.ttl_rows import Expire
 from logstore.ids import ZERO_ID, StreamID
 from logstore.log import pinfile
 from logstore.options import COPYING

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
-from logstore.engine.features import due_entries, expired
+from logstore.engine.features import due_entries, expiry
 from logstore.engine.features.background_sweep import IdempotentExpiry, KeyCompaction
 from logstore.engine.features.retention import Retention
 from logstore.engine.runtime.engine import Engine
-from logstore.features import expiry, schedule_rows
+from logstore.features import schedule_rows, ttl_rows
 from logstore.features.feature import Feature
 from logstore.tuples import NamedTuple
 
@@ -38,8 +38,8 @@ class Periodic(Protocol):
 
 # In this order: a stream whose time has come goes before entries are added to it, or expire.
 TIMED = (
-    Timed(expiry.STREAM_EXPIRY, expired.drop_expired, frees=True),
-    Timed(expiry.ENTRY_EXPIRY, expired.expire_due, frees=True),
+    Timed(ttl_rows.STREAM_EXPIRY, expiry.drop_expired, frees=True),
+    Timed(ttl_rows.ENTRY_EXPIRY, expiry.expire_due, frees=True),
     Timed(schedule_rows.FEATURE, due_entries.add_due),
 )
 PERIODIC: tuple[Callable[[Engine, Committer], Periodic], ...] = (

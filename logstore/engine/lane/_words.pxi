@@ -1,4 +1,4 @@
-# Words of the control block (shm/control_block.py, shm/wait_words.py).
+# Words of the control block (shm/commit_words.py, shm/wait_words.py).
 
 cdef extern from "Python.h":
     PyObject* PyDict_GetItemWithError(object found, object key) except? NULL

@@ -82,8 +82,8 @@ from logstore.index.keys import Locator as _Locator
 from logstore.index.keys import Meta as _Meta
 from logstore.index.keys import OpenNode as _OpenNode
 from logstore.index.keys import StreamRecord as _StreamRecord
-from logstore.index.keys import vector_with as _vector_with
 from logstore.log.frame import Tombstone as _Tombstone
+from logstore.tombstones import added as _vector_with
 
 include "_system.pxi"
 include "../../codec/_base.pxi"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from logstore import format as fmt
 from logstore.codec import codec_name
 from logstore.engine.reading.reader_interface import NODES_MAX_BYTES
-from logstore.engine.shm import control_block, wait_words
+from logstore.engine.shm import commit_words, wait_words
 from logstore.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def _other_number(native: Any) -> str:
     except AttributeError:
         return "all of it"
     for name, value in words.items():
-        module = control_block if hasattr(control_block, name) else wait_words
+        module = commit_words if hasattr(commit_words, name) else wait_words
         ours = getattr(module, name, None)
         if value != (ours() if callable(ours) else ours):
             return str(name)
     begin = words["_LOG_OFFSET"]
-    if log_words != tuple(range(begin, begin + 8 * len(control_block.LogWords._fields), 8)):
+    if log_words != tuple(range(begin, begin + 8 * len(commit_words.LogWords._fields), 8)):
         return "LogWords"
     for name, value in layout.items():
         kind = fmt.Kind.__members__.get(name)

@@ -41,7 +41,7 @@ from logstore.engine.runtime.newest import NewestOfStreams
 from logstore.engine.runtime.overlaid_rows import Overlay
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.runtime.segments import Segments
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.shm.users_file import Users
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.writer_lock import PAUSE_S, WriterLock, through

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from logstore.engine.shm.control_block import SIZE_BYTES
+from logstore.engine.shm.commit_words import SIZE_BYTES
 from logstore.errors import NotAStoreError, StoreGoneError
 from logstore.log import file_names, storefile
 from logstore.store_path import PUT_BACK, gone
@@ -26,7 +26,7 @@ from logstore.store_path import PUT_BACK, gone
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from logstore.engine.shm.control_block import Wake
+    from logstore.engine.shm.commit_words import Wake
     from logstore.engine.shm.users_file import Users
     from logstore.engine.shm.writer_lock import WriterLock
     from logstore.fs import File, FileSystem

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from logstore.engine.shm import futex
-from logstore.engine.shm.control_block import MAGIC, SIZE_BYTES
+from logstore.engine.shm.commit_words import MAGIC, SIZE_BYTES
 from logstore.engine.shm.wait_words import CALL_MS, every_offset
 from logstore.errors import FileSystemError
 from logstore.fs import FileSystem

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.engine.shm import process_identity
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.shm.metrics import Metrics
 from logstore.errors import LockTimeoutError
 from logstore.fs import File, FileSystem

@@ -22,7 +22,7 @@ from logstore.errors import (
     LastIDConflictError,
     StreamNotFoundError,
 )
-from logstore.features.expiry import TTL, pack_ids
+from logstore.features.ttl_rows import TTL, pack_ids
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames

@@ -15,7 +15,7 @@ from logstore.engine.streams.removal import vacate
 from logstore.engine.txn import nodes
 from logstore.engine.txn.group_view import UNKNOWN, signed
 from logstore.errors import OptionError, UsageError
-from logstore.features.expiry import TTLForgotten, TTLRows
+from logstore.features.ttl_rows import TTLForgotten, TTLRows
 from logstore.ids import ZERO_ID, StreamID
 from logstore.log import frame as frames
 from logstore.log.frame import Group, Rename

@@ -10,9 +10,9 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import copy as copies
 from logstore.engine.dump import payloads
 from logstore.engine.dump.restore import VerifiedStream, install
-from logstore.engine.features import expired
+from logstore.engine.features import expiry
 from logstore.engine.features.due_entries import DueTime
-from logstore.engine.features.expired import EXPIRES_MAX_MS
+from logstore.engine.features.expiry import EXPIRES_MAX_MS
 from logstore.engine.streams import lifecycle
 from logstore.errors import Error, StreamExistsError, StreamNotFoundError
 from logstore.options import Profile
@@ -184,7 +184,7 @@ class _Restoring:
     def _expire(self, state: WriteTxn) -> None:
         if self.ttl:
             at_ms = self.ttl if self.absolute else self.ttl + state.now_ms
-            expired.expire(state, self.key, DueTime(min(at_ms, EXPIRES_MAX_MS)))
+            expiry.expire(state, self.key, DueTime(min(at_ms, EXPIRES_MAX_MS)))
 
 
 COMMANDS = [

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.features import expired
+from logstore.engine.features import expiry
 from logstore.engine.features.due_entries import DueTime
-from logstore.engine.features.expired import EXPIRES_MAX_MS, Condition
+from logstore.engine.features.expiry import EXPIRES_MAX_MS, Condition
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import lifecycle
 from logstore.index.keys import StreamRecord
@@ -46,7 +46,7 @@ def _expiring(name: str, unit_ms: int, *, from_now: bool) -> Parse:
         def op(state: WriteTxn) -> bool:
             if from_now and when_ms + state.now_ms > EXPIRES_MAX_MS:
                 raise _invalid(name)
-            return expired.expire(state, key, when, conditions)
+            return expiry.expire(state, key, when, conditions)
 
         return Change(op, int, frees=True)
 
@@ -73,7 +73,7 @@ def _conditions(words: Words) -> frozenset[Condition]:
 
 def persist(_client: Client, words: Words) -> CommandStep:
     """As PERSIST."""
-    return Change(partial(expired.persist, name=words.next()), int)
+    return Change(partial(expiry.persist, name=words.next()), int)
 
 
 def _answering(answer: Callable[[int, int], int]) -> Parse:

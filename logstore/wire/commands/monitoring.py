@@ -11,7 +11,7 @@ from logstore.api.info import sizes, stream_count
 from logstore.api.opening import opened_of
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.features.expiry import ExpiryRows
+from logstore.features.ttl_rows import ExpiryRows
 from logstore.wire.resp.reply import OK, Failed, Reply, Verbatim
 from logstore.wire.resp.words import Words, integer, shown
 from logstore.wire.service import Client, Database, Parse, Service

@@ -24,7 +24,7 @@ from logstore.engine.commit import write_back
 from logstore.engine.lane import lane as plain_lane
 from logstore.engine.reading.reader_loading import node_cache, open_reader
 from logstore.engine.runtime import identity
-from logstore.engine.shm.control_block import LogWords, Wake
+from logstore.engine.shm.commit_words import LogWords, Wake
 from logstore.fs import LOCAL
 from logstore.log import file_names
 from logstore.options import Sync

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from logstore import fsinfo
 from logstore.engine.commit import log_tail, write_back
 from logstore.engine.shm import process_identity
-from logstore.engine.shm.control_block import Wake
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.index.env import Generation
 from logstore.log import file_names, storefile

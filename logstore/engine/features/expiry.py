@@ -34,7 +34,7 @@ from logstore.engine.txn import pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.engine.txn.pel import PendingEntry
 from logstore.errors import CorruptionError, OptionError
-from logstore.features.expiry import TTL, Expire, ExpiryRows, TTLEnded, TTLRows, pack_ids
+from logstore.features.ttl_rows import TTL, Expire, ExpiryRows, TTLEnded, TTLRows, pack_ids
 from logstore.ids import StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
