@@ -139,7 +139,6 @@ def begin(engine: Engine, committer: Committer) -> CompactedSegment:
 ITEMS_A_COMMIT = 200  # some milliseconds under the lock
 OPENS_A_COMMIT = 100
 RECORDS_A_SNAPSHOT = 10_000
-_HINTS = ("hint", f"hint{file_names.TEMPORARY}")
 
 
 class CompactionReport:
@@ -458,6 +457,6 @@ def _remove_halves(engine: Engine) -> None:
             fs.remove(store / file_names.CHECKPOINTS / name)
     segments = set(file_names.segments(fs, store))
     for name in fs.names(store / file_names.LOG):
-        stem, _, kind = name.partition(".")
-        if kind in _HINTS and file_names.is_segment_file(name) and int(stem) not in segments:
+        is_ours = file_names.is_derived(name, half=True)
+        if is_ours and int(name.partition(".")[0]) not in segments:
             fs.remove(store / file_names.LOG / name)

@@ -187,6 +187,13 @@ assert HINT_HEAD.size == 52
 HINT_ITEM = struct.Struct("<IIQIIIBB")
 assert HINT_ITEM.size == 30
 
+# -- statistics: head, then msgpack, compressed (zlib) ---------------------------------------------
+STATISTICS_MAGIC = b"LGSTSTA\x00"
+# magic, format version, reserved, segment, segment bytes, bytes and compressed bytes of the body,
+# store uuid, crc of the body bound to all before
+STATISTICS_HEAD = struct.Struct("<8sHHIIII16sI")
+assert STATISTICS_HEAD.size == 48
+
 # -- checkpoints: head, then chunks ---------------------------------------------------------------
 CHECKPOINT_MAGIC = b"LGSTCKP\x00"
 # magic, format version, reserved, store uuid, position, commit number, offset of the last frame,

@@ -99,22 +99,46 @@ cdef inline int two_digits(const char* data) noexcept nogil:
     return (data[0] - b"0"[0]) * 10 + data[1] - b"0"[0]
 
 
-cdef bint is_timestamp_text(const char* data, Py_ssize_t size) noexcept nogil:
-    """Whether this is the one text of a moment. A day behind the 28th is left to the type."""
-    cdef const char* shape = b"dddd-dd-dd dd:dd:dd.ddddddZ"
-    cdef Py_ssize_t i
-    if size != 27:
-        return False
-    for i in range(27):
+cdef bint has_shape(const char* data, const char* shape) noexcept nogil:
+    """Whether a text is like the shape, in which ``d`` is any digit."""
+    cdef Py_ssize_t i = 0
+    while shape[i]:
         if shape[i] == b"d"[0]:
             if not b"0"[0] <= data[i] <= b"9"[0]:
                 return False
         elif data[i] != shape[i]:
             return False
+        i += 1
+    return True
+
+
+cdef bint is_date_at(const char* data) noexcept nogil:
+    """Whether the next ten characters are a day."""
+    cdef int year, month, day, last = 31
+    if not has_shape(data, b"dddd-dd-dd"):
+        return False
+    year = two_digits(data) * 100 + two_digits(data + 2)
+    month, day = two_digits(data + 5), two_digits(data + 8)
+    if month == 4 or month == 6 or month == 9 or month == 11:
+        last = 30
+    elif month == 2:
+        last = 29 if year % 4 == 0 and (year % 100 or year % 400 == 0) else 28
+    return year > 0 and 1 <= month <= 12 and 1 <= day <= last
+
+
+cdef bint is_time_at(const char* data) noexcept nogil:
+    """Whether the next fifteen characters are a time of day, with all of its digits."""
     return (
-        (two_digits(data) or two_digits(data + 2)) and 1 <= two_digits(data + 5) <= 12
-        and 1 <= two_digits(data + 8) <= 28 and two_digits(data + 11) < 24
-        and two_digits(data + 14) < 60 and two_digits(data + 17) < 60
+        has_shape(data, b"dd:dd:dd.dddddd") and two_digits(data) < 24
+        and two_digits(data + 3) < 60 and two_digits(data + 6) < 60
+    )
+
+
+cdef bint is_timestamp_text(const char* data, Py_ssize_t size) noexcept nogil:
+    """Whether this is the one text of a moment."""
+    return (
+        size == 27 and is_date_at(data) and data[10] == b" "[0] and is_time_at(data + 11)
+        and data[26] == b"Z"[0]
     )
 
 
@@ -267,6 +291,10 @@ cdef bint is_text_of(WrittenColumn column, object text, const char* data, Py_ssi
         return is_utf8(<const u8*>data, <u64>size)
     if kind == AN_ENUM:
         return text in column.texts
+    if kind == A_DATE:
+        return size == 10 and is_date_at(data)
+    if kind == A_TIME:
+        return size == 15 and is_time_at(data)
     return kind == A_TIMESTAMP and is_timestamp_text(data, size)
 
 

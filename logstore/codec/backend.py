@@ -86,6 +86,7 @@ class Codec:
     NodeFinder = _pure.NodeFinder
     NodeList = _pure.NodeList
     PendingRun = _pure.PendingRun
+    RangeFinder = _pure.RangeFinder
     RowBatch = _pure.RowBatch
     RowWriter = _pure.RowWriter
     RunList = _pure.RunList

@@ -10,7 +10,8 @@ _pack.pxi (bulk loading), _pending_rows.pxi and _pending_run.pxi (runs of pendin
 _deliveries.pxi (what a group hands out),
 _node_batch.pxi with _crc32c.pxi (nodes that come from elsewhere), _checksums.pxi (rows, heads of
 frames), _node_list.pxi (nodes by their locators), _matching.pxi (entries by their values),
-_columns.pxi, _entries.pxi and _arrow.pxi (Arrow), _frame_search.pxi (frames behind damage),
+_column_ranges.pxi (the least and the most of columns), _columns.pxi, _entries.pxi and _arrow.pxi
+(Arrow), _frame_search.pxi (frames behind damage),
 _lzf.pxi (what servers compress), _resp.pxi (requests of clients, and replies).
 
 Invariants: every offset, length and count that comes from a node is checked against the bytes
@@ -60,6 +61,7 @@ include "_checksums.pxi"
 include "_node_batch.pxi"
 include "_node_list.pxi"
 include "_matching.pxi"
+include "_column_ranges.pxi"
 include "_entries.pxi"
 include "_arrow.pxi"
 include "_frame_search.pxi"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from logstore.codec.arrow_builder import ArrowBuilder
 from logstore.codec.checksums import FrameSearch, frame_head, seal, unseal
+from logstore.codec.column_ranges import RangeFinder
 from logstore.codec.edit import (
     append,
     entry_element_count,
@@ -71,6 +72,7 @@ __all__ = [
     "NodeFinder",
     "NodeList",
     "PendingRun",
+    "RangeFinder",
     "RowBatch",
     "RowWriter",
     "RunList",

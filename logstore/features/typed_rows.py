@@ -15,12 +15,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from logstore.codec import RowBatch, codec
+from logstore.codec.column_keys import COLUMNS_MAX, RangedColumn, kind_of, ranged_column
 from logstore.errors import CorruptionError, SchemaError
 from logstore.features.feature import Index, Record
 from logstore.features.schema_rows import SchemaRows
 from logstore.schema.column_types import Enum
 from logstore.schema.schema_text import parse
-from logstore.schema.stream_schema import Schema
+from logstore.schema.stream_schema import Column, Schema
 
 if TYPE_CHECKING:
     from logstore.codec.row_batch import RowWriter, WrittenColumn
@@ -34,7 +35,7 @@ def written_columns(schema: Schema) -> list[WrittenColumn]:
         (
             each.name,
             each.field,
-            each.type.name.partition("(")[0],
+            kind_of(each.type),
             each.type.write,
             each.nullable,
             each.default,
@@ -42,6 +43,12 @@ def written_columns(schema: Schema) -> list[WrittenColumn]:
         )
         for each in schema.columns
     ]
+
+
+def ranged_columns(schema: Schema) -> list[tuple[Column, RangedColumn]]:
+    """The columns of a schema that have ranges, the first COLUMNS_MAX of them."""
+    found = [(each, ranged_column(each.field, each.type)) for each in schema.columns]
+    return [(each, ranged) for each, ranged in found if ranged is not None][:COLUMNS_MAX]
 
 
 @lru_cache(maxsize=256)

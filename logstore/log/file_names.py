@@ -22,6 +22,10 @@ PINS = "pins"
 QUARANTINE = "quarantine"
 INDEX = "index"
 SEGMENT_SUFFIX = ".log"
+HINT_SUFFIX = ".hint"
+STATISTICS_SUFFIX = ".stats"
+DERIVED_SUFFIXES = (HINT_SUFFIX, STATISTICS_SUFFIX)  # of files that are made of a segment
+_SUFFIXES = (SEGMENT_SUFFIX, *DERIVED_SUFFIXES)
 _DIGITS = 20
 TEMPORARY = ".tmp"
 
@@ -33,7 +37,12 @@ def segment(store: Path, number: int) -> Path:
 
 def hint(store: Path, number: int) -> Path:
     """The hint of a segment."""
-    return store / LOG / f"{number:0{_DIGITS}d}.hint"
+    return store / LOG / f"{number:0{_DIGITS}d}{HINT_SUFFIX}"
+
+
+def statistics(store: Path, number: int) -> Path:
+    """The statistics of the columns of a segment's nodes."""
+    return store / LOG / f"{number:0{_DIGITS}d}{STATISTICS_SUFFIX}"
 
 
 def checkpoint(store: Path, position: int) -> Path:
@@ -84,7 +93,7 @@ def segments(fs: FileSystem, store: Path) -> list[int]:
 
 def hints(fs: FileSystem, store: Path) -> list[int]:
     """Numbers of the segments that have a hint on disk, ascending."""
-    return _numbers(fs, store / LOG, ".hint")
+    return _numbers(fs, store / LOG, HINT_SUFFIX)
 
 
 def checkpoints(fs: FileSystem, store: Path) -> list[int]:
@@ -102,9 +111,11 @@ def is_generation(name: str) -> bool:
     return _is_number(name.removesuffix(TEMPORARY))
 
 
-def is_hint(name: str) -> bool:
-    """Whether a name in log/ is that of a hint."""
-    return name.endswith(".hint") and is_segment_file(name)
+def is_derived(name: str, *, half: bool = False) -> bool:
+    """Whether a name in log/ is that of a file that is made of a segment. ``half``: also of one
+    that is not finished."""
+    whole = name.removesuffix(TEMPORARY) if half else name
+    return whole.endswith(DERIVED_SUFFIXES) and is_segment_file(name)
 
 
 def is_tail(name: str) -> bool:
@@ -134,4 +145,4 @@ def segment_number(path: str) -> int:
 def is_segment_file(name: str) -> bool:
     """Whether a name in log/ is one that we give, finished or not."""
     stem, dot, rest = name.removesuffix(TEMPORARY).partition(".")
-    return len(stem) == _DIGITS and _is_number(stem) and dot + rest in (SEGMENT_SUFFIX, ".hint")
+    return len(stem) == _DIGITS and _is_number(stem) and dot + rest in _SUFFIXES
