@@ -19,6 +19,7 @@ from logstore.clock import monotonic_ms
 from logstore.compaction import erasure, measure, runner, segment_rewrite
 from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit.committer import Committer
+from logstore.engine.maintenance import column_statistics
 from logstore.engine.runtime import disk_space, maintenance_locks, pins
 from logstore.engine.runtime.background import Pause
 from logstore.engine.runtime.engine import Engine
@@ -92,6 +93,7 @@ class Compactor:
             return
         report = CompactionReport()
         maintenance_locks.write_missing_hints(engine)
+        column_statistics.write_missing(engine, victims)
         # Only what lies in victims is moved: with a threshold of 1, no other node has to be.
         runner.sweep(engine, self._committer, report, victims, 1.0, pause)
         disk_space.ensure(engine)

@@ -23,7 +23,7 @@ from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.dump import copy
-from logstore.engine.maintenance import checkpoint, whole_log
+from logstore.engine.maintenance import checkpoint, column_statistics, whole_log
 from logstore.engine.runtime import disk_space, maintenance_locks, pins
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine, log
@@ -130,6 +130,7 @@ def _pass(engine: Engine, committer: Committer, report: CompactionReport, thresh
     segment_rewrite.seal(engine, committer)
     victims = measure.victims(engine, threshold)
     maintenance_locks.write_missing_hints(engine, victims)  # those are to go
+    column_statistics.write_missing(engine, victims)
     sweep(engine, committer, report, victims, threshold)
 
 

@@ -26,6 +26,7 @@ from logstore.compaction.node_choice import Group, NodeVersion
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import durability, log_tail
 from logstore.engine.commit.committer import Committer
+from logstore.engine.maintenance import column_statistics
 from logstore.engine.runtime import maintenance_locks, pins
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
@@ -101,7 +102,7 @@ class CompactedSegment:
             self._unsynced_bytes = 0
 
     def finish(self) -> None:
-        """Make the segment durable, with its hint."""
+        """Make the segment durable, with its hint and its statistics."""
         engine = self._engine
         if self._pending:
             self._write()
@@ -109,13 +110,14 @@ class CompactedSegment:
         self._file.close()
         link = maintenance_locks.compacted_link(engine, self.number)
         hint.write(engine.fs, engine.path, engine.uuid, engine.seed, link, fmt.Role.COMPACTED)
+        column_statistics.write(engine, link)
 
     def abandon(self) -> None:
         """Nothing of it was adopted: remove it."""
         self._file.close()
         engine = self._engine
-        engine.fs.remove(file_names.hint(engine.path, self.number))
-        engine.fs.remove(file_names.segment(engine.path, self.number))
+        for path in file_names.of_segment(engine.path, self.number):
+            engine.fs.remove(path)
 
 
 def begin(engine: Engine, committer: Committer) -> CompactedSegment:
@@ -363,9 +365,9 @@ def _records(view: Snapshot, after: int) -> list[tuple[int, int]]:
 
 
 def unlink(engine: Engine, number: int) -> None:
-    """Remove a segment's files; the hint first, so that it never outlives its segment."""
-    engine.fs.remove(file_names.hint(engine.path, number))
-    engine.fs.remove(file_names.segment(engine.path, number))
+    """Remove a segment's files; it goes last, so that none outlives it."""
+    for path in file_names.of_segment(engine.path, number):
+        engine.fs.remove(path)
     engine.fs.sync_directory(engine.path / file_names.LOG)
 
 

@@ -420,12 +420,10 @@ def _made_ms(engine: Engine, number: int) -> int:
 
 
 def _others(engine: Engine) -> dict[str, int]:
-    """Bytes on the disk of what is no segment."""
+    """Bytes on the disk of what is no segment; statistics count as hints."""
     fs, path = engine.fs, engine.path
-    hints = sum(
-        fs.size_bytes(file_names.hint(path, number)) for number in file_names.hints(fs, path)
-    )
-    found = {"hints": hints}
+    derived = [name for name in fs.names(path / file_names.LOG) if file_names.is_derived(name)]
+    found = {"hints": sum(fs.size_bytes(path / file_names.LOG / name) for name in derived)}
     for name in (file_names.INDEX, file_names.CHECKPOINTS, file_names.PINS, file_names.QUARANTINE):
         found[name] = fs.tree_bytes(path / name)
     found["reserve"] = fs.size_bytes(path / file_names.RESERVE)

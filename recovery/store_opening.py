@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from logstore import format as fmt
 from logstore.engine.commit import log_tail, write_back
+from logstore.engine.maintenance import column_statistics
 from logstore.engine.runtime import disk_space, identity, maintenance_locks
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm import process_identity
@@ -506,6 +507,7 @@ def close_engine(engine: Engine) -> None:
 def _leave_hints(engine: Engine) -> None:
     try:
         maintenance_locks.write_missing_hints(engine)
+        column_statistics.write_missing(engine)
     except (Error, OSError) as exc:  # a rebuild is slower without them, and no less right
         log.warning("%s: hints were not written; a rebuild is slower: %s", engine.path, exc)
 

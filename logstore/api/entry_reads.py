@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from logstore.schema.stream_schema import Schema
     from logstore.where.condition_binding import Column
     from logstore.where.entry_conditions import EntryCondition
+    from logstore.where.node_conditions import NodeTest
 
 T = TypeVar("T", bytes, str)
 
@@ -142,6 +143,14 @@ class Matching:
     def interval(self) -> ranges.Interval:
         """The first and the last ID that can match; reversed if there is none."""
         return (ZERO_ID, MAX_ID) if self._condition is None else self._condition.interval
+
+    def node_test(self, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
+        """What asks nodes with the ranges of these columns; see ``node_conditions``."""
+        if self._condition is None:
+            return None
+        from logstore.where.node_conditions import node_test
+
+        return node_test(self._condition.tree, columns)
 
     def entries(self, *node: Any) -> list[Entry[Any]]:
         """The entries of a node that match; the arguments are those of ``codec.entries``."""

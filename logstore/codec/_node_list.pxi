@@ -241,6 +241,33 @@ cdef class NodeList:
                 found.add(newest)
         return found
 
+    def positions(self):
+        cdef Located item
+        cdef u64 at = 0
+        cdef list found = []
+        while read_item(self.data.data, at, self.data.size, &item):
+            found.append(item.position)
+            at = item.after
+        return found
+
+    def picked(self, list wanted not None):
+        cdef Located item
+        cdef Buf out
+        cdef u64 at = 0, number = 0, next_wanted
+        memset(&out, 0, sizeof(Buf))
+        try:
+            for next_wanted in wanted:
+                while read_item(self.data.data, at, self.data.size, &item):
+                    if number == next_wanted:
+                        fail(buf_add(&out, self.data.data + at, item.after - at))
+                    at = item.after
+                    number += 1
+                    if number > next_wanted:
+                        break
+            return PyBytes_FromStringAndSize(<char*>out.data, out.size)
+        finally:
+            buf_free(&out)
+
     def places(self, sums):
         cdef Located item
         cdef u64 at = 0, total = 0, count = 0, size = 0, wanted

@@ -256,6 +256,16 @@ class NodeList:
         """The segments in which nodes lie."""
         return segments_of(self._data)
 
+    def positions(self) -> list[int]:
+        """The positions of the nodes; 0 of one whose listpack stands in the list."""
+        return [item.position for item, _ in each_item(self._data)]
+
+    def picked(self, wanted: Sequence[int]) -> bytes:
+        """The items of some nodes: their numbers in the list, ascending."""
+        chosen = set(wanted)
+        found = enumerate(each_item(self._data))
+        return b"".join(item.pack() for number, (item, _) in found if number in chosen)
+
     def places(self, sums: Sequence[int]) -> list[tuple[int, int, int]]:
         """For each of the sums, which ascend: how many nodes it takes for their bytes to reach it,
         the sum that they then have, and the bytes of the last of these."""

@@ -45,6 +45,11 @@ def statistics(store: Path, number: int) -> Path:
     return store / LOG / f"{number:0{_DIGITS}d}{STATISTICS_SUFFIX}"
 
 
+def of_segment(store: Path, number: int) -> list[Path]:
+    """All files of a segment, itself last."""
+    return [hint(store, number), statistics(store, number), segment(store, number)]
+
+
 def checkpoint(store: Path, position: int) -> Path:
     """The checkpoint of a position."""
     return store / CHECKPOINTS / f"{position:0{_DIGITS}d}.ckpt"

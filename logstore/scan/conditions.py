@@ -35,10 +35,12 @@ from logstore.scan.scan_columns import (
 )
 from logstore.schema.column_types import LONG, ColumnType, Uuid
 from logstore.schema.stream_schema import Schema
+from logstore.tuples import NamedTuple
 from logstore.where.condition_binding import STANDARD, Binding, Column, Test, listed
-from logstore.where.condition_tree import All, Always, Either
+from logstore.where.condition_tree import All, Always, Either, all_of
 from logstore.where.condition_values import parsed_json, picked, step_into
 from logstore.where.entry_conditions import characters_of
+from logstore.where.node_conditions import NodeTest, node_test
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -58,27 +60,41 @@ FORM = (
 )
 
 
-def condition(
-    where: Any, known: Mapping[str, Target], kept: Schema | None = None
-) -> tuple[Any, list[Target]]:
-    """The filter, and the columns that it needs besides ``known``; OptionError, SchemaError.
+class ScanCondition(NamedTuple):
+    """``filter``: an expression of pyarrow; ``columns``: those that it needs besides the known
+    ones; ``tree``: the same bound, where it was no expression."""
+
+    filter: Any
+    columns: list[Target]
+    tree: Any
+
+    def node_test(self, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
+        """What asks nodes with the ranges of these columns; see ``node_conditions``."""
+        return None if self.tree is None else node_test(self.tree, columns)
+
+
+def condition(where: Any, known: Mapping[str, Target], kept: Schema | None = None) -> ScanCondition:
+    """The condition of a scan; OptionError, SchemaError.
 
     ``kept``: the schema that is kept with the streams.
     """
     import pyarrow.compute as pc
 
     more: dict[str, Target] = {}
+    tree: Any = None
     if isinstance(where, str):
-        found = _of_text(where, known, kept, more)
+        found, tree = _of_text(where, known, kept, more)
     elif isinstance(where, pc.Expression):
         more = {each.name: each for each in standard_columns() if each.name not in known}
         found = where
     else:
         if isinstance(where, bytes) or not isinstance(where, Sequence) or not where:
             raise OptionError(f"{FORM}, not {shown(where)}")
-        found = reduce(operator.and_, [_parsed_condition(each, known, more) for each in where])
+        parsed = [_parsed_condition(each, known, more) for each in where]
+        found = reduce(operator.and_, [each for each, _ in parsed])
+        tree = all_of([test for _, test in parsed])
     _check(found, [*known.values(), *more.values()])
-    return found, named([*more.values()], found)
+    return ScanCondition(found, named([*more.values()], found), tree)
 
 
 def named(targets: Sequence[Target], found: Any) -> list[Target]:
@@ -103,7 +119,10 @@ def _check(found: Any, targets: Sequence[Target]) -> None:
         raise OptionError(f"the filter {found} cannot be of these columns: {error}") from error
 
 
-def _parsed_condition(each: Any, known: Mapping[str, Target], more: dict[str, Target]) -> Any:
+def _parsed_condition(
+    each: Any, known: Mapping[str, Target], more: dict[str, Target]
+) -> tuple[Any, Any]:
+    """The filter of one condition, and the same as a test."""
     import pyarrow.compute as pc
 
     if isinstance(each, str) or not isinstance(each, Sequence) or len(each) != 3:
@@ -117,15 +136,28 @@ def _parsed_condition(each: Any, known: Mapping[str, Target], more: dict[str, Ta
         if not value or any(one is None for one in value):
             raise OptionError(f"the values of {sign!r} are at least one, and not None: {each}")
         target, values = _values(column, list(value), known, more)
-        return _one_of(pc.field(target.name), sign, values)
+        found = _one_of(pc.field(target.name), sign, values)
+        return found, _test_of(target, sign, values.to_pylist())
     if value is None:
         if sign not in ("==", "=", "!="):
             raise OptionError(f"None is compared by == or != only: {shown(each)}")
         target = _target(column, str, known, more)
         field = pc.field(target.name)
-        return field.is_valid() if sign == "!=" else field.is_null()
+        if sign == "!=":
+            return field.is_valid(), _test_of(target, "not null", None)
+        return field.is_null(), _test_of(target, "null", None)
     target, values = _values(column, [value], known, more)
-    return _compared(pc.field(target.name), sign, values[0])
+    found = _compared(pc.field(target.name), sign, values[0])
+    return found, _test_of(target, "=" if sign == "==" else sign, values[0].as_py())
+
+
+def _test_of(target: Target, sign: str, operand: Any) -> Any:
+    """A test of a column; one that is always true of a column whose ranges are not known."""
+    kind = None if target.standard or target.read is not None else column_type_of(target.type)
+    if kind is None:
+        return Always(True)
+    field = target.read_from.encode()
+    return Test(Column(target.name, kind, field=field, typed=True), sign, operand)
 
 
 def _compared(field: Any, sign: str, value: Any) -> Any:
@@ -260,14 +292,15 @@ def _field_type(column: str, kind: type) -> Any:
 # -- conditions of text -----------------------------------------------------------------------
 def _of_text(
     text: str, known: Mapping[str, Target], kept: Schema | None, more: dict[str, Target]
-) -> Any:
-    """The filter of a text. OptionError, SchemaError."""
+) -> tuple[Any, Any]:
+    """The filter of a text, and the bound tree. OptionError, SchemaError."""
     from logstore.where.condition_text import parse
 
     columns = _ScanColumns(known, kept)
     names = [each.name for each in known.values() if not each.standard]
     binding = Binding(columns.find, listed(names), kept=kept is not None)
-    return _ArrowFilter(known, more).of(binding.bound(text, parse(text)))
+    tree = binding.bound(text, parse(text))
+    return _ArrowFilter(known, more).of(tree), tree
 
 
 class _ScanColumns:

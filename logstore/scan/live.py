@@ -32,6 +32,7 @@ from logstore.errors import DamagedStoreError, StreamNotFoundError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, StreamRecord
 from logstore.scan.listing import Listing, list_piece, new_list, removal_mark
+from logstore.scan.node_skipping import NodeSkipping
 from logstore.scan.record_batches import Gather, LocatedReader
 from logstore.tuples import NamedTuple
 
@@ -62,8 +63,16 @@ class SegmentNodes:
 class StreamScan:
     """How far one stream was scanned. ``step`` may be called again after an error."""
 
-    def __init__(self, engine: Engine, name: bytes, start: StreamID, end: StreamID) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        name: bytes,
+        start: StreamID,
+        end: StreamID,
+        skipping: NodeSkipping | None = None,
+    ) -> None:
         self._engine = engine
+        self._skipping = skipping
         self.name = name
         self.start = start
         self.end = end
@@ -85,7 +94,8 @@ class StreamScan:
     def _nodes(self, view: Snapshot, record: StreamRecord, gather: Gather) -> bool:
         found = new_list()
         follows, _ = list_piece(view, record, self.start, self.end, found, NODES_MAX)
-        items = found.items()
+        skipping = self._skipping
+        items = found.items() if skipping is None else skipping.left(record.number, found)
         engine = self._engine
         reader = LocatedReader(SegmentNodes(engine.segments), engine.seed)
         section = self.name, record.number, self.start, self.end
@@ -112,16 +122,21 @@ def _step(view: Snapshot, scan: StreamScan, gather: Gather) -> bool:
 
 
 def batches(
-    engine: Engine, names: Iterable[bytes], start: StreamID, end: StreamID, gather: Gather
+    engine: Engine,
+    names: Iterable[bytes],
+    start: StreamID,
+    end: StreamID,
+    gather: Gather,
+    skipping: NodeSkipping | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The live entries of a closed interval, stream after stream. Each stream is read up to the
     last entry that it had when the scan reached it.
 
     Each batch is read on snapshots of its own: an entry that is deleted meanwhile may come or not.
-    No entry comes twice, and no live entry is left out.
+    No entry comes twice, and no live entry is left out, but for nodes that ``skipping`` leaves out.
     """
     for name in names:
-        scan = StreamScan(engine, name, start, end)
+        scan = StreamScan(engine, name, start, end, skipping)
         while not scan.done:
             while not snapshot.read(engine, _step, scan, gather):
                 pass

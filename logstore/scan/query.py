@@ -25,6 +25,7 @@ from logstore.ids import StreamID
 from logstore.scan import conditions, live
 from logstore.scan.conversion import Shape
 from logstore.scan.filter_range import ID_COLUMNS, FilterRange
+from logstore.scan.node_skipping import NodeCondition, NodeSkipping
 from logstore.scan.record_batches import BATCH_ROWS, BATCH_ROWS_MAX, Gather
 from logstore.scan.scan_columns import (
     Target,
@@ -79,11 +80,11 @@ class Query:
         self.schema: pa.Schema = Shape(self._targets).schema
         known = {each.name: each for each in self._typed_by(schema)}
         known |= {each.name: each for each in self._targets}
-        self._condition: Any = None
+        self._condition: conditions.ScanCondition | None = None
         if filter is not None:
             kept = schema if isinstance(schema, Schema) else None
-            self._condition, more = conditions.condition(filter, known, kept)
-            known |= {each.name: each for each in more}
+            self._condition = conditions.condition(filter, known, kept)
+            known |= {each.name: each for each in self._condition.columns}
         self._known = known
 
     @staticmethod
@@ -101,7 +102,8 @@ class Query:
         import pyarrow as pa
 
         wanted = self._targets if columns is None else [self._known[each] for each in columns]
-        parts = [each for each in (self._condition, filter) if each is not None]
+        parts = [] if self._condition is None else [self._condition.filter]
+        parts += [] if filter is None else [filter]
         condition = reduce(and_, parts) if parts else None
         known = list(self._known.values())
         hidden = [] if condition is None else conditions.named(known, condition)
@@ -115,7 +117,15 @@ class Query:
         if limit is not None and condition is None:
             rows = max(1, min(rows, limit))
         guard = self._guard([*wanted, *hidden])
-        reading = _Reading(self._where.engine(), shape, condition, len(wanted), rows, guard)
+        reading = _Reading(
+            self._where.engine(),
+            shape,
+            condition,
+            len(wanted),
+            rows,
+            guard,
+            self._node_conditions(),
+        )
         if merge:
             few = rows_each(len(names), rows)
             found = merged([reading.of([name], start, end, few) for name in names])
@@ -125,6 +135,10 @@ class Query:
         if limit is not None:
             result = _first(result, limit)
         return pa.RecordBatchReader.from_batches(Shape(wanted).schema, result)
+
+    def _node_conditions(self) -> list[NodeCondition]:
+        """What nodes are asked before they are read."""
+        return [] if self._condition is None or self._condition.tree is None else [self._condition]
 
     def _guard(self, read: Sequence[Target]) -> NameGuard | None:
         """Refuses fields that a reader would take for the columns that are read."""
@@ -164,6 +178,7 @@ class _Reading:
         columns: int,
         batch_rows: int,
         guard: NameGuard | None,
+        node_conditions: Sequence[NodeCondition],
     ) -> None:
         self._engine = engine
         self._shape = shape
@@ -171,13 +186,17 @@ class _Reading:
         self._columns = columns  # the first so many of the shape's; the others are for the filter
         self._batch_rows = batch_rows
         self._guard = guard
+        self._node_conditions = node_conditions
 
     def of(
         self, names: Sequence[bytes], start: StreamID, end: StreamID, rows: int | None = None
     ) -> Iterator[Any]:
         """The batches of streams, stream after stream, with the columns of the filter."""
         gather = Gather(self._shape.sources, rows or self._batch_rows, guard=self._guard)
-        for gathered in live.batches(self._engine, names, start, end, gather):
+        skipping = None
+        if self._node_conditions:
+            skipping = NodeSkipping(self._engine, self._node_conditions)
+        for gathered in live.batches(self._engine, names, start, end, gather, skipping):
             batch = self._shape.batch(gathered)
             if self._condition is not None:
                 batch = batch.filter(self._condition)

@@ -11,7 +11,8 @@ other reads.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from logstore.codec import codec
 from logstore.codec.node_list import Item, NodeList, read_item
@@ -23,8 +24,12 @@ from logstore.engine.txn.nodes import sealed_listpack
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, StreamRecord
 from logstore.scan.listing import list_piece, new_list
+from logstore.scan.node_skipping import NodeSkipping
 from logstore.scan.record_batches import read_size
 from logstore.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from logstore.where.node_conditions import NodeTest
 
 NODES_MIN, NODES_MAX = 16, 1000  # of a batch: the first are small, as often the first suffices
 
@@ -35,6 +40,10 @@ class MatchingMaker(Maker, Protocol):
     @property
     def where(self) -> list[bytes]:
         """Bytes that each node with an entry that matches has in it."""
+        ...
+
+    def node_test(self, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
+        """What asks nodes with the ranges of these columns."""
         ...
 
 
@@ -108,7 +117,8 @@ class _MatchingBatch(NamedTuple):
     ) -> tuple[list[Any], bool]:
         """The entries of listed nodes that match, and whether the limit is reached."""
         entries: list[Any] = []
-        wanted = _wanted(self.engine, record.number, listed.items(), self.maker.where)
+        items = NodeSkipping(self.engine, [self.maker]).left(record.number, listed)
+        wanted = _wanted(self.engine, record.number, items, self.maker.where)
         for item in reversed(wanted) if reverse else wanted:
             lp, master = item.lp, StreamID(*item.master)
             if item.position:

@@ -54,6 +54,7 @@ class EntryCondition:
     def __init__(self, node: Node, stream: str, parse: Parse = parsed_json) -> None:
         self._stream = stream
         self._parse = parse
+        self.tree = node
         self.holds: Predicate = self._predicate(node)
         self.sought: list[bytes] = [part for each in _parts(node) for part in _sought(each)]
         self.interval: tuple[StreamID, StreamID] = _interval(node)

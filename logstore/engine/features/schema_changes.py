@@ -13,18 +13,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import add, read
 from logstore.errors import OptionError, SchemaError
 from logstore.features.schedule_rows import ScheduleRows, unpacked
 from logstore.features.schema_rows import StoredSchema
 from logstore.features.typed_rows import schema_of
-from logstore.ids import ZERO_ID, StreamID
+from logstore.format import NODE_KEY
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.log import file_names
 from logstore.options import StreamSettings
 from logstore.schema.stream_schema import Schema
 
+NODES_A_SNAPSHOT = 1000
 TRIES = 10  # rounds without a lock; then what is left is looked at in the commit
 
 
@@ -52,6 +57,7 @@ def put(
         )
         after: StreamSettings | None = commit(partial(step, last=not left))
         if after is not None:
+            _forget_statistics(engine, name)
             return after
         assert schema is not None
         record = read.record(engine, name)
@@ -100,6 +106,30 @@ def _put(
     after = settings(txn)  # what it refuses comes before its first frame
     txn.emit(StoredSchema(record.number, "" if schema is None else schema.text))
     return after
+
+
+def _forget_statistics(engine: Engine, name: bytes) -> None:
+    """Remove the statistics of the segments in which nodes of the stream lie: they tell nothing of
+    its columns, or of those that it had. They are made again."""
+    segments: set[int] = set()
+    at: StreamID | None = ZERO_ID
+    while at is not None:
+        found, at = snapshot.read(engine, _segments, name, at)
+        segments |= found
+    for number in segments:
+        engine.fs.remove(file_names.statistics(engine.path, number))
+
+
+def _segments(view: Snapshot, name: bytes, start: StreamID) -> tuple[set[int], StreamID | None]:
+    """The segments of the next nodes, and where to go on."""
+    record = view.record(name)
+    if record is None:
+        return set(), None
+    rows = view.index.node_rows(record.number, start, NODES_A_SNAPSHOT)
+    found = codec().NodeList()
+    found.add_rows(rows, 0, record.number, start, MAX_ID, len(rows))
+    last = NODE_KEY.unpack(rows[-1][0]) if len(rows) == NODES_A_SNAPSHOT else (0, 0, 0)
+    return found.segments(), StreamID(*last[1:]).next() if last[0] == record.number else None
 
 
 def _check_in(

@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from logstore.engine.commit.committer import Committer
+from logstore.engine.maintenance import column_statistics
 from logstore.engine.runtime import disk_space, maintenance_locks
 from logstore.engine.runtime.background import Pause, Repeated, StoppedError, StoreThread, Throttle
 from logstore.engine.runtime.engine import Engine
@@ -214,6 +215,7 @@ class MaintenanceThread(StoreThread):
 
     def _after_seal(self) -> None:
         maintenance_locks.write_missing_hints(self._engine)
+        column_statistics.write_missing(self._engine)
         if due(self._engine):
             try:
                 from logstore.engine.maintenance import checkpoint

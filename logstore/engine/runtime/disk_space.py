@@ -74,17 +74,18 @@ def release(engine: Engine) -> bool:
 
 
 def give_up_hints(fs: FileSystem, store: Path) -> bool:
-    """Remove the hints; False if there are none. They are written again when there is room."""
-    hints = [name for name in fs.names(store / file_names.LOG) if file_names.is_hint(name)]
-    for name in hints:
+    """Remove hints and statistics; False if there are none. They are written again when there is
+    room."""
+    derived = [name for name in fs.names(store / file_names.LOG) if file_names.is_derived(name)]
+    for name in derived:
         fs.remove(store / file_names.LOG / name)
-    if hints:
+    if derived:
         log.warning(
             "%s: its disk is full: %d hints are given up, and are written again when there is room",
             store,
-            len(hints),
+            len(derived),
         )
-    return bool(hints)
+    return bool(derived)
 
 
 def check(engine: Engine) -> None:

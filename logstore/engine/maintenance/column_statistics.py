@@ -1,0 +1,131 @@
+"""Makes the statistics of sealed segments: of the nodes of streams that have a schema.
+
+They are made beside hints, by whoever keeps the store tidy. A store without schemas has none, and
+nobody looks for them. A segment without a node of such a stream has an empty file, so that it is
+looked at once. When a stream gets another schema, the files of segments with its nodes go
+(``schema_changes``), and are made again.
+
+Invariants: only of segments that were sealed, which means synced. A node that cannot be read is
+left out: 'check' reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from logstore import format as fmt
+from logstore.engine.runtime import maintenance_locks
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
+from logstore.errors import CorruptFrameError, CorruptNodeError
+from logstore.features.schema_rows import SchemaRows
+from logstore.format import Kind
+from logstore.log import chain, file_names, log_reader
+
+_KINDS = (Kind.NODE, Kind.OPEN)
+_HEAD = fmt.NODE_BODY
+
+
+def write_missing(engine: Engine, but: Collection[int] = ()) -> int:
+    """Write the statistics that sealed segments lack, ``but`` those of some; how many."""
+    texts = snapshot.read(engine, _schemas)
+    if not texts:
+        return 0
+    present = set(engine.fs.names(engine.path / file_names.LOG))
+    lacking = [
+        number
+        for number in file_names.segments(engine.fs, engine.path)
+        if number not in but and file_names.statistics(engine.path, number).name not in present
+    ]
+    links = _sealed(engine, lacking) if lacking else []
+    return sum(_write(engine, link, texts) for link in links)
+
+
+def write(engine: Engine, link: chain.Link) -> None:
+    """Write the statistics of a segment that was just made, if any stream has a schema."""
+    texts = snapshot.read(engine, _schemas)
+    if texts:
+        _write(engine, link, texts)
+
+
+def _schemas(view: Snapshot) -> dict[int, str]:
+    return dict(SchemaRows(view.index).rows())
+
+
+def _sealed(engine: Engine, numbers: Collection[int]) -> list[chain.Link]:
+    """Those of some segments that do not change any more."""
+    active = engine.wake.log().active_segment
+    main = chain.main_links(engine.fs, engine.path, engine.uuid, min(numbers))
+    found = [each for each in main if each.number in numbers and each.number < active]
+    others = set(numbers) - {each.number for each in main}
+    adopted = snapshot.read(engine, _adopted, others)
+    for number in sorted(adopted):
+        try:
+            found.append(maintenance_locks.compacted_link(engine, number))
+        except FileNotFoundError:
+            continue  # dropped meanwhile
+    return found
+
+
+def _adopted(view: Snapshot, numbers: Collection[int]) -> list[int]:
+    """The compacted segments that are whole: their nodes were taken over."""
+    rows = {number: view.index.segment(number) for number in numbers}
+    return [
+        number for number, row in rows.items() if row is not None and row.role == fmt.Role.COMPACTED
+    ]
+
+
+def _write(engine: Engine, link: chain.Link, texts: dict[int, str]) -> bool:
+    try:
+        content = _content(engine, link, texts)
+    except (CorruptFrameError, FileNotFoundError):
+        return False  # damaged: 'check' reports it; dropped meanwhile: fine
+    from logstore.log import statsfile
+
+    statsfile.write(engine.fs, engine.path, engine.uuid, link.number, link.end_offset, content)
+    return True
+
+
+def _content(engine: Engine, link: chain.Link, texts: dict[int, str]) -> bytes:
+    from logstore.log import statsfile
+
+    builder = statsfile.StatisticsBuilder()
+    finders: dict[int, _StreamRanges] = {}
+    file = engine.fs.open(file_names.segment(engine.path, link.number))
+    try:
+        for frame in log_reader.scan(
+            file, engine.seed, link.number, link.start_offset, link.end_offset
+        ):
+            if frame.kind not in _KINDS or len(frame.payload) < _HEAD.size:
+                continue
+            stream = _HEAD.unpack_from(frame.payload)[0]
+            if stream not in texts:
+                continue
+            if stream not in finders:
+                finders[stream] = _StreamRanges(texts[stream])
+            finder = finders[stream]
+            try:
+                found = finder.of(frame.payload[_HEAD.size :])
+            except CorruptNodeError:
+                continue
+            builder.add(stream, finder.columns, frame.offset, statsfile.NodeRanges(*found))
+    finally:
+        file.close()
+    return builder.pack()
+
+
+class _StreamRanges:
+    """Finds the ranges of a stream's nodes, by its schema. What reads schemas is loaded with the
+    first one."""
+
+    def __init__(self, text: str) -> None:
+        from logstore.codec import codec
+        from logstore.features.typed_rows import parsed, ranged_columns
+        from logstore.log.statsfile import NamedColumn
+
+        self.columns = [
+            (NamedColumn(column.field, column.type.name), ranged)
+            for column, ranged in ranged_columns(parsed(text))
+        ]
+        self.of = codec().RangeFinder([ranged for _, ranged in self.columns]).of
