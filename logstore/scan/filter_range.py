@@ -3,7 +3,7 @@
 A filter is an expression of pyarrow, whose parts cannot be read. But the data sets of pyarrow can
 tell whether an expression can hold where another one is known to hold: that is how they skip files.
 So `FilterRange` asks about intervals of IDs until it finds the first and the last ID that can have
-a row.
+a row, and `FilterNodes` about what statistics tell of nodes.
 
 Invariants: an interval is left out only if pyarrow proved that the filter holds nowhere in it.
 Neither the engine nor the index may be imported here.
@@ -11,12 +11,16 @@ Neither the engine nor the index may be imported here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import and_
 from typing import Any
 
+from logstore.codec.column_keys import ColumnRange
 from logstore.ids import U64_MAX, StreamID
+from logstore.scan.scan_columns import Target, column_type_of
+from logstore.schema.column_types import ColumnType
+from logstore.where.node_conditions import NodeTest, Ranges, place_of
 
 I64_MAX = (1 << 63) - 1
 TS_MAX_MS = 253_402_300_799_999  # the end of the year 9999: the column ``ts`` is null after it
@@ -36,7 +40,7 @@ class FilterRange:
         self._format = dataset.IpcFileFormat()  # no file is ever opened
         self._files = fs.LocalFileSystem()
 
-    def _can_hold(self, known: Iterable[Any]) -> bool:
+    def can_hold(self, known: Iterable[Any]) -> bool:
         """Whether the filter can hold where one of some expressions holds."""
         fragments = [
             self._format.make_fragment("none", self._files, partition_expression=each)
@@ -55,7 +59,7 @@ class FilterRange:
                 known = pc.equal(pc.field("stream"), name.decode())
             except UnicodeDecodeError:  # the column shows such a name with other letters
                 known = None
-            if known is None or self._can_hold([known]):
+            if known is None or self.can_hold([known]):
                 found.append(name)
         return found
 
@@ -99,7 +103,7 @@ class FilterRange:
                 if until == end:
                     break
                 at = until.next()
-        return self._can_hold(known)
+        return self.can_hold(known)
 
     def _facts(self, low: StreamID, high: StreamID) -> Any:
         """What holds for each ID of a closed interval that crosses none of the edges."""
@@ -116,6 +120,81 @@ class FilterRange:
             kind = self._schema.field("ts").type
             known += [ts >= pa.scalar(low.ms * 1000, kind), ts <= pa.scalar(high.ms * 1000, kind)]
         return reduce(and_, known)
+
+
+ASKED_MIN = 512
+SKIPPED_MIN_SHARE = 0.02
+
+
+class FilterNodes:
+    """Asks nodes whether an expression can hold there. An answer takes long: who hears yes nearly
+    always asks no more."""
+
+    def __init__(self, condition: Any, possible: FilterRange, targets: Iterable[Target]) -> None:
+        text = str(condition)
+        self._possible = possible
+        self._targets = [
+            (each, kind)
+            for each in targets
+            if not each.standard and each.read is None and each.name in text
+            and (kind := column_type_of(each.type)) is not None
+        ]  # fmt: skip
+
+    def node_test(self, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
+        """What asks nodes with the ranges of these columns; None: it would always be True."""
+        found = [
+            _RangedTarget(target, kind, at)
+            for target, kind in self._targets
+            if (at := place_of(columns, target.read_from.encode(), kind)) is not None
+        ]
+        return _NodeQuestion(self._possible, found).may if found else None
+
+
+class _RangedTarget:
+    """A column that a filter names, and which of the ranges is its own."""
+
+    def __init__(self, target: Target, kind: ColumnType, at: int) -> None:
+        self._target = target
+        self._kind = kind
+        self._at = at
+
+    def facts(self, ranges: Ranges) -> Any:
+        """What holds for each entry; None: nothing is told."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        told: ColumnRange | None = ranges[self._at]
+        if told is None:
+            return None
+        field = pc.field(self._target.name)
+        if told.least is None or told.most is None:
+            return field.is_null()
+        low, high = (
+            pa.scalar(self._kind.read(each), self._target.type) for each in (told.least, told.most)
+        )
+        known = (field >= low) & (field <= high)
+        return known | field.is_null() if told.nulls else known
+
+
+class _NodeQuestion:
+    """Asks the nodes of a stream in a segment."""
+
+    def __init__(self, possible: FilterRange, targets: Sequence[_RangedTarget]) -> None:
+        self._possible = possible
+        self._targets = targets
+        self._asked = self._skipped = 0
+
+    def may(self, rows: int, ranges: Ranges) -> bool:  # noqa: ARG002  (as all tests are asked)
+        """Whether an entry of the node may match."""
+        if self._asked >= ASKED_MIN and self._skipped < self._asked * SKIPPED_MIN_SHARE:
+            return True
+        known = [facts for each in self._targets if (facts := each.facts(ranges)) is not None]
+        if not known:
+            return True
+        holds = self._possible.can_hold([reduce(and_, known)])
+        self._asked += 1
+        self._skipped += not holds
+        return holds
 
 
 def _smallest(low: int, high: int, holds: Callable[[int], bool]) -> int:

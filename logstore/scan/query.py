@@ -24,7 +24,7 @@ from logstore.errors import OptionError
 from logstore.ids import StreamID
 from logstore.scan import conditions, live
 from logstore.scan.conversion import Shape
-from logstore.scan.filter_range import ID_COLUMNS, FilterRange
+from logstore.scan.filter_range import ID_COLUMNS, FilterNodes, FilterRange
 from logstore.scan.node_skipping import NodeCondition, NodeSkipping
 from logstore.scan.record_batches import BATCH_ROWS, BATCH_ROWS_MAX, Gather
 from logstore.scan.scan_columns import (
@@ -109,8 +109,11 @@ class Query:
         hidden = [] if condition is None else conditions.named(known, condition)
         hidden = [each for each in hidden if each not in wanted]
         names, start, end = self._where.names(), self._where.start, self._where.end
+        asked: list[NodeCondition] = []
         if condition is not None:
-            names, start, end = self._narrowed(condition, names, start, end)
+            possible = self._possible(condition)
+            names, start, end = _narrowed(str(condition), possible, names, start, end)
+            asked = self._node_conditions(condition, possible, filter)
         merge = self._merge and len(names) > 1
         shape = Shape([*wanted, *hidden, *([key_column()] if merge else [])])
         rows = self._batch_rows
@@ -124,7 +127,7 @@ class Query:
             len(wanted),
             rows,
             guard,
-            self._node_conditions(),
+            asked,
         )
         if merge:
             few = rows_each(len(names), rows)
@@ -136,9 +139,20 @@ class Query:
             result = _first(result, limit)
         return pa.RecordBatchReader.from_batches(Shape(wanted).schema, result)
 
-    def _node_conditions(self) -> list[NodeCondition]:
-        """What nodes are asked before they are read."""
-        return [] if self._condition is None or self._condition.tree is None else [self._condition]
+    def _possible(self, condition: Any) -> FilterRange:
+        every = {each.name: each for each in standard_columns()} | self._known
+        return FilterRange(condition, conditions.schema_of(list(every.values())))
+
+    def _node_conditions(
+        self, condition: Any, possible: FilterRange, pushed: Any
+    ) -> list[NodeCondition]:
+        """What nodes are asked before they are read: the tree of the condition; and all of it as an
+        expression, where a part has no tree."""
+        own = self._condition
+        found: list[NodeCondition] = [] if own is None or own.tree is None else [own]
+        if pushed is not None or (own is not None and own.tree is None):
+            found.append(FilterNodes(condition, possible, self._known.values()))
+        return found
 
     def _guard(self, read: Sequence[Target]) -> NameGuard | None:
         """Refuses fields that a reader would take for the columns that are read."""
@@ -148,23 +162,21 @@ class Query:
         every = [each for each in self._known.values() if not each.standard]
         return NameGuard(names, [each.read_from for each in every])
 
-    def _narrowed(
-        self, condition: Any, names: Sequence[bytes], start: StreamID, end: StreamID
-    ) -> tuple[Sequence[bytes], StreamID, StreamID]:
-        """The streams and IDs for which a filter can hold."""
-        text = str(condition)
-        if start > end or not any(name in text for name in ("stream", *ID_COLUMNS)):
-            return names, start, end
-        every = {each.name: each for each in standard_columns()} | self._known
-        possible = FilterRange(condition, conditions.schema_of(list(every.values())))
-        if "stream" in text:
-            names = possible.streams(names)
-        if any(name in text for name in ID_COLUMNS):
-            found = possible.interval(start, end)
-            if found is None:
-                return [], start, end
-            start, end = found
+
+def _narrowed(
+    text: str, possible: FilterRange, names: Sequence[bytes], start: StreamID, end: StreamID
+) -> tuple[Sequence[bytes], StreamID, StreamID]:
+    """The streams and IDs for which a filter of this text can hold."""
+    if start > end or not any(name in text for name in ("stream", *ID_COLUMNS)):
         return names, start, end
+    if "stream" in text:
+        names = possible.streams(names)
+    if any(name in text for name in ID_COLUMNS):
+        found = possible.interval(start, end)
+        if found is None:
+            return [], start, end
+        start, end = found
+    return names, start, end
 
 
 class _Reading:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from logstore.codec.column_keys import ColumnRange, key_of, ranged_column
-from logstore.schema.column_types import Whole
+from logstore.schema.column_types import ColumnType, Whole
 from logstore.where.condition_binding import Test
 from logstore.where.condition_tree import All, Always, Either, Node
 
@@ -46,20 +46,20 @@ def _either(tests: list[NodeTest]) -> NodeTest:
     return lambda rows, ranges: any(test(rows, ranges) for test in tests)
 
 
-def _place(test: Test, columns: Sequence[tuple[bytes, str]]) -> int | None:
-    """Which of the columns a test is about; None: none of them."""
-    column = test.column
-    if column.standard or not column.typed or column.path is not None or column.kind is None:
-        return None
-    names = _WHOLE if isinstance(column.kind, Whole) else (column.kind.name,)
-    for at, (field, kind) in enumerate(columns):
-        if field == column.field and kind in names:
+def place_of(columns: Sequence[tuple[bytes, str]], field: bytes, kind: ColumnType) -> int | None:
+    """Which of the columns a field of a type is; None: none of them."""
+    names = _WHOLE if isinstance(kind, Whole) else (kind.name,)
+    for at, (other, name) in enumerate(columns):
+        if other == field and name in names:
             return at
     return None
 
 
 def _of_test(test: Test, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
-    at = _place(test, columns)
+    column = test.column
+    if column.standard or not column.typed or column.path is not None or column.kind is None:
+        return None
+    at = place_of(columns, column.field, column.kind)
     if at is None:
         return None
     if test.sign == "null":
