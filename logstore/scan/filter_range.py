@@ -184,7 +184,7 @@ class _NodeQuestion:
         self._targets = targets
         self._asked = self._skipped = 0
 
-    def may(self, rows: int, ranges: Ranges) -> bool:  # noqa: ARG002  (as all tests are asked)
+    def may(self, ranges: Ranges) -> bool:
         """Whether an entry of the node may match."""
         if self._asked >= ASKED_MIN and self._skipped < self._asked * SKIPPED_MIN_SHARE:
             return True

@@ -108,7 +108,7 @@ class _Asked(NamedTuple):
 
     def may(self, node: NodeRanges) -> bool:
         """Whether an entry of a node, or of a block, may match."""
-        return all(test(node.rows, node.ranges) for test in self.tests)
+        return all(test(node.ranges) for test in self.tests)
 
 
 def statistics(engine: Engine, segment: int) -> SegmentStatistics | None:

@@ -16,7 +16,7 @@ from logstore.where.condition_binding import Test
 from logstore.where.condition_tree import All, Always, Either, Node
 
 Ranges: TypeAlias = "Sequence[ColumnRange | None]"
-NodeTest: TypeAlias = "Callable[[int, Ranges], bool]"  # rows, and the range of each column
+NodeTest: TypeAlias = "Callable[[Ranges], bool]"  # the range of each column
 _WHOLE: Final = ("int", "long")
 
 
@@ -25,7 +25,7 @@ def node_test(node: Node, columns: Sequence[tuple[bytes, str]]) -> NodeTest | No
     types. None: it would always be True."""
     match node:
         case Always(holds=holds):
-            return None if holds else lambda _rows, _ranges: False
+            return None if holds else lambda _: False
         case All(parts=parts):
             tests = [node_test(each, columns) for each in parts]
             known = [each for each in tests if each is not None]
@@ -39,11 +39,11 @@ def node_test(node: Node, columns: Sequence[tuple[bytes, str]]) -> NodeTest | No
 
 
 def _all(tests: list[NodeTest]) -> NodeTest:
-    return lambda rows, ranges: all(test(rows, ranges) for test in tests)
+    return lambda ranges: all(test(ranges) for test in tests)
 
 
 def _either(tests: list[NodeTest]) -> NodeTest:
-    return lambda rows, ranges: any(test(rows, ranges) for test in tests)
+    return lambda ranges: any(test(ranges) for test in tests)
 
 
 def place_of(columns: Sequence[tuple[bytes, str]], field: bytes, kind: ColumnType) -> int | None:
@@ -63,12 +63,12 @@ def _of_test(test: Test, columns: Sequence[tuple[bytes, str]]) -> NodeTest | Non
     if at is None:
         return None
     if test.sign == "null":
-        return lambda _, ranges: _nulls(ranges[at]) != 0
+        return lambda ranges: _nulls(ranges[at]) != 0
     asked = _of_values(test)
     if asked is None:
         return None
 
-    def holds(_rows: int, ranges: Ranges) -> bool:
+    def holds(ranges: Ranges) -> bool:
         told = ranges[at]
         if told is None:
             return True

@@ -12,10 +12,11 @@ from __future__ import annotations
 import atexit
 import gc
 import re
+import signal
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -76,7 +77,8 @@ def interruptible(con: duckdb.DuckDBPyConnection, call: Callable[[], R]) -> R:
     """What a call gives that uses a connection; Ctrl-C ends the call, and is then raised.
 
     DuckDB sees no signal while it works, and Python none before DuckDB returns: so the call has a
-    thread of its own, and the caller's thread waits and interrupts.
+    thread of its own, and the caller's thread waits and interrupts. Meanwhile a signal only says
+    so, and raises nothing: whoever raised it anywhere here would leave the connection to that call.
     """
     found: list[R] = []
     failed: list[BaseException] = []
@@ -90,20 +92,30 @@ def interruptible(con: duckdb.DuckDBPyConnection, call: Callable[[], R]) -> R:
         finally:
             ended.set()
 
-    threading.Thread(target=run, daemon=True).start()
-    interrupted = False
-    while not ended.is_set():
-        try:
-            ended.wait(_INTERRUPT_S if interrupted else None)
-        except KeyboardInterrupt:
-            interrupted = True
-        if interrupted:  # again and again: one that comes before the work begins is lost
-            con.interrupt()
-    if interrupted:
+    interrupted = threading.Event()
+    with _interrupts_to(interrupted):
+        threading.Thread(target=run, daemon=True).start()
+        while not ended.wait(_INTERRUPT_S):
+            if interrupted.is_set():  # again: one that comes before the work begins is lost
+                con.interrupt()
+    if interrupted.is_set():
         raise KeyboardInterrupt
     if failed:
         raise failed[0]
     return found[0]
+
+
+@contextmanager
+def _interrupts_to(event: threading.Event) -> Iterator[None]:
+    """Set an event where Ctrl-C would raise. Only the main thread is interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: event.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)
 
 
 class StreamTables:

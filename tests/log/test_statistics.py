@@ -1,0 +1,241 @@
+"""Prevents statistics that speak of other nodes than theirs, outlive their segment, or are believed
+when they are damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.compaction import segment_rewrite
+from logstore.engine.maintenance import column_statistics
+from logstore.errors import SchemaError
+from logstore.log import file_names, statsfile
+from logstore.log.statsfile import NamedColumn
+from logstore.scan.node_skipping import NodeSkipping, statistics
+from tests.scan.scanned_stores import make_store
+
+SCHEMA = "n int, note string?"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[logstore.Store[bytes]]:
+    with make_store(tmp_path / "store", background=False) as opened:
+        yield opened
+
+
+def seal(store: Any) -> None:
+    """Seal the active segment, and make what is missing of statistics."""
+    shared = store._live()
+    segment_rewrite.seal(shared.engine, shared.committer)
+    column_statistics.write_missing(shared.engine)
+
+
+def fill(store: logstore.Store[bytes], name: str = "s", count: int = 100) -> Any:
+    """A stream with a schema, whose ``n`` goes up by one an entry."""
+    stream = store.stream(name)
+    stream.configure(schema=SCHEMA)
+    for n in range(count):
+        stream.add({"n": n, **({"note": f"note {n:03}"} if n % 2 else {})}, id=f"{n + 1}-0")
+    return stream
+
+
+def told(store: Any) -> dict[int, statsfile.SegmentStatistics]:
+    """What the statistics tell that are there, by segment."""
+    engine = store._engine()
+    numbers = file_names.segments(engine.fs, engine.path)
+    found = {number: statistics(engine, number) for number in numbers}
+    return {number: each for number, each in found.items() if each is not None}
+
+
+def files(store: Any) -> list[str]:
+    return sorted(path.name for path in (store.path / "log").glob("*.stats"))
+
+
+def read_by_scan(store: Any, stream: Any, where: str) -> tuple[int, int, int]:
+    """How many rows a scan finds, of how many nodes it asks, and how many it leaves out."""
+    query = stream.scan(columns=["id"], where=where)._query
+    asked: list[NodeSkipping] = []
+    condition = query._condition
+
+    class Counted(NodeSkipping):
+        def __init__(self, engine: Any, conditions: Any) -> None:
+            super().__init__(engine, conditions)
+            asked.append(self)
+
+    from logstore.scan import query as module
+
+    before, module.NodeSkipping = module.NodeSkipping, Counted
+    try:
+        rows = query.reader().read_all().num_rows
+    finally:
+        module.NodeSkipping = before
+    assert condition is not None
+    return rows, asked[0].looked_at, asked[0].skipped
+
+
+def test_nodes_are_left_out(store: logstore.Store[bytes]) -> None:
+    stream = fill(store)
+    assert read_by_scan(store, stream, "n >= 40 and n < 44") == (4, 25, 0)
+    seal(store)
+    assert read_by_scan(store, stream, "n >= 40 and n < 44") == (4, 25, 23)
+    assert read_by_scan(store, stream, "note = 'note 041'") == (1, 25, 23)
+    assert read_by_scan(store, stream, "n >= 0") == (100, 25, 0)
+    assert read_by_scan(store, stream, "n > 1000") == (0, 25, 24)
+    assert [entry["n"] for entry in stream.range(where="n in (7, 90)")] == [7, 90]
+
+
+def test_statistics_name_columns_and_nodes(store: logstore.Store[bytes]) -> None:
+    fill(store)
+    store.stream("plain").add({"n": "5"})
+    seal(store)
+    (found,) = told(store).values()
+    assert list(found.streams) == [1]
+    stream = next(iter(found.streams.values()))
+    assert stream.columns == (NamedColumn(b"n", "int"), NamedColumn(b"note", "string"))
+    assert sum(len(block.nodes()) for block in stream.blocks) >= 24
+    assert all(len(block.nodes()) <= statsfile.BLOCK_NODES for block in stream.blocks)
+
+
+def test_a_store_without_schemas_has_none(store: logstore.Store[bytes]) -> None:
+    stream = store.stream("plain")
+    for n in range(100):
+        stream.add({"n": n})
+    seal(store)
+    assert files(store) == []
+
+
+def test_another_schema_makes_them_anew(store: logstore.Store[bytes]) -> None:
+    stream = fill(store)
+    seal(store)
+    stream.configure(schema="n long, note string?")
+    assert files(store) == []
+    column_statistics.write_missing(store._engine())
+    assert read_by_scan(store, stream, "n < 4") == (4, 25, 23)
+    (found,) = told(store).values()
+    assert next(iter(found.streams.values())).columns[0] == NamedColumn(b"n", "long")
+
+
+def test_a_schema_that_comes_late_has_them_made(store: logstore.Store[bytes]) -> None:
+    fill(store, "typed", 8)
+    late = store.stream("late")
+    for n in range(100):
+        late.add({"n": n})
+    seal(store)
+    with pytest.raises(SchemaError):
+        late.configure(schema="m int")
+    late.configure(schema="n int")
+    column_statistics.write_missing(store._engine())
+    assert read_by_scan(store, late, "n = 50")[:1] == (1,)
+    assert read_by_scan(store, late, "n = 50")[2] >= 23
+
+
+def test_they_follow_their_nodes_through_a_compaction(store: logstore.Store[bytes]) -> None:
+    stream = fill(store)
+    seal(store)
+    stream.delete(*[f"{n + 1}-0" for n in range(100) if n % 3])
+    store.compact(purge=True)
+    numbers = set(file_names.segments(store._engine().fs, store._engine().path))
+    assert {int(name.partition(".")[0]) for name in files(store)} <= numbers
+    rows, asked, skipped = read_by_scan(store, stream, "n >= 40 and n < 44")
+    assert (rows, asked - skipped) in {(1, 1), (1, 2)}
+    assert [entry["n"] for entry in stream.range(where="n >= 40 and n < 44")] == [42]
+
+
+def test_an_erasure_leaves_no_value_in_them(store: logstore.Store[bytes]) -> None:
+    stream = store.stream("s")
+    stream.configure(schema="name string")
+    for n in range(40):
+        stream.add({"name": "secret of one" if n == 17 else f"name {n}"}, id=f"{n + 1}-0")
+    seal(store)
+    packed = b"".join(
+        block.packed for each in told(store).values() for s in each.streams.values()
+        for block in s.blocks
+    )  # fmt: skip
+    assert b"secret of one" in packed
+    stream.delete("18-0")
+    store.compact(purge=True)
+    left = [
+        block.packed for each in told(store).values() for s in each.streams.values()
+        for block in s.blocks
+    ]  # fmt: skip
+    assert left
+    assert not any(b"secret of one" in each for each in left)
+
+
+def test_damaged_ones_are_as_good_as_none(store: logstore.Store[bytes]) -> None:
+    stream = fill(store)
+    seal(store)
+    engine = store._engine()
+    path = file_names.statistics(engine.path, 1)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 3):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
+        assert statsfile.read(engine.fs, engine.path, engine.uuid, 1) is None, at
+        path.write_bytes(whole[:at])
+        assert statsfile.read(engine.fs, engine.path, engine.uuid, 1) is None, at
+    engine.statistics.clear()
+    assert read_by_scan(store, stream, "n < 4") == (4, 25, 0)
+    path.write_bytes(whole)
+    assert statsfile.read(engine.fs, engine.path, bytes(16), 1) is None
+    file_names.statistics(engine.path, 2).write_bytes(whole)
+    assert statsfile.read(engine.fs, engine.path, engine.uuid, 2) is None
+    path.unlink()
+    path.mkdir()
+    assert statsfile.read(engine.fs, engine.path, engine.uuid, 1) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"\xc0", b"\x91\xc0", b"\x91\x93\x01\x90\x91\xc0", b"\x93\x01\x02\x03",
+        b"\x91\x93\x01\x91\x92\xc4\x01n\xa3int\x91\x94\x05\x01\x90\xc4\x00",
+        b"\x91\x93\x01\x91\x92\xc4\x01n\xa3int\x91\x94\x05\x01\x91\x93\x00\x07\x07\xc4\x00",
+        b"\x91\x93\xa1x\x90\x90", b"\x91\x93\x01\x91\x92\x05\x06\x90",
+    ],
+)  # fmt: skip
+def test_content_that_somebody_made_is_refused(
+    store: logstore.Store[bytes], content: bytes
+) -> None:
+    fill(store, count=5)
+    engine = store._engine()
+    statsfile.write(engine.fs, engine.path, engine.uuid, 7, 100, content)
+    found = statsfile.read(engine.fs, engine.path, engine.uuid, 7)
+    assert found is None or not any(each.blocks for each in found.streams.values())
+
+
+def test_a_full_disk_takes_them(store: logstore.Store[bytes]) -> None:
+    from logstore.engine.runtime import disk_space
+
+    fill(store)
+    seal(store)
+    engine = store._engine()
+    assert files(store)
+    assert disk_space.give_up_hints(engine.fs, engine.path)
+    assert files(store) == []
+    column_statistics.write_missing(engine)
+    assert files(store)
+
+
+def test_they_are_made_at_the_end(tmp_path: Path) -> None:
+    with make_store(tmp_path / "store", background=False) as store:
+        fill(store, count=3000)
+    names = {path.name for path in (tmp_path / "store" / "log").iterdir()}
+    stems = {name.partition(".")[0] for name in names if name.endswith(".log")}
+    assert len(stems) > 2
+    for stem in sorted(stems)[:-1]:
+        assert f"{stem}.stats" in names
+
+
+def test_a_backup_leaves_them_out(tmp_path: Path, store: logstore.Store[bytes]) -> None:
+    stream = fill(store)
+    seal(store)
+    store.backup(tmp_path / "backup")
+    assert not list((tmp_path / "backup").rglob("*.stats"))
+    with logstore.open(tmp_path / "backup", background=False) as copy:
+        again = copy.stream("s")
+        found = [entry["n"] for entry in again.range(where="n < 4")]
+    assert found == [entry["n"] for entry in stream.range(where="n < 4")] == [0, 1, 2, 3]
