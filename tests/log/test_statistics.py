@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.compaction import segment_rewrite
 from logstore.engine.maintenance import column_statistics
 from logstore.errors import SchemaError
 from logstore.log import file_names, statsfile
 from logstore.log.statsfile import NamedColumn
 from logstore.scan.node_skipping import NodeSkipping, statistics
-from tests.scan.scanned_stores import make_store
+from tests.scan.scanned_stores import make_store, seal_with_statistics
 
 SCHEMA = "n int, note string?"
 
@@ -25,13 +24,6 @@ SCHEMA = "n int, note string?"
 def store(tmp_path: Path) -> Iterator[logstore.Store[bytes]]:
     with make_store(tmp_path / "store", background=False) as opened:
         yield opened
-
-
-def seal(store: Any) -> None:
-    """Seal the active segment, and make what is missing of statistics."""
-    shared = store._live()
-    segment_rewrite.seal(shared.engine, shared.committer)
-    column_statistics.write_missing(shared.engine)
 
 
 def fill(store: logstore.Store[bytes], name: str = "s", count: int = 100) -> Any:
@@ -80,7 +72,7 @@ def read_by_scan(store: Any, stream: Any, where: str) -> tuple[int, int, int]:
 def test_nodes_are_left_out(store: logstore.Store[bytes]) -> None:
     stream = fill(store)
     assert read_by_scan(store, stream, "n >= 40 and n < 44") == (4, 25, 0)
-    seal(store)
+    seal_with_statistics(store)
     assert read_by_scan(store, stream, "n >= 40 and n < 44") == (4, 25, 23)
     assert read_by_scan(store, stream, "note = 'note 041'") == (1, 25, 23)
     assert read_by_scan(store, stream, "n >= 0") == (100, 25, 0)
@@ -91,7 +83,7 @@ def test_nodes_are_left_out(store: logstore.Store[bytes]) -> None:
 def test_statistics_name_columns_and_nodes(store: logstore.Store[bytes]) -> None:
     fill(store)
     store.stream("plain").add({"n": "5"})
-    seal(store)
+    seal_with_statistics(store)
     (found,) = told(store).values()
     assert list(found.streams) == [1]
     stream = next(iter(found.streams.values()))
@@ -104,13 +96,13 @@ def test_a_store_without_schemas_has_none(store: logstore.Store[bytes]) -> None:
     stream = store.stream("plain")
     for n in range(100):
         stream.add({"n": n})
-    seal(store)
+    seal_with_statistics(store)
     assert files(store) == []
 
 
 def test_another_schema_makes_them_anew(store: logstore.Store[bytes]) -> None:
     stream = fill(store)
-    seal(store)
+    seal_with_statistics(store)
     stream.configure(schema="n long, note string?")
     assert files(store) == []
     column_statistics.write_missing(store._engine())
@@ -124,7 +116,7 @@ def test_a_schema_that_comes_late_has_them_made(store: logstore.Store[bytes]) ->
     late = store.stream("late")
     for n in range(100):
         late.add({"n": n})
-    seal(store)
+    seal_with_statistics(store)
     with pytest.raises(SchemaError):
         late.configure(schema="m int")
     late.configure(schema="n int")
@@ -135,7 +127,7 @@ def test_a_schema_that_comes_late_has_them_made(store: logstore.Store[bytes]) ->
 
 def test_they_follow_their_nodes_through_a_compaction(store: logstore.Store[bytes]) -> None:
     stream = fill(store)
-    seal(store)
+    seal_with_statistics(store)
     stream.delete(*[f"{n + 1}-0" for n in range(100) if n % 3])
     store.compact(purge=True)
     numbers = set(file_names.segments(store._engine().fs, store._engine().path))
@@ -150,7 +142,7 @@ def test_an_erasure_leaves_no_value_in_them(store: logstore.Store[bytes]) -> Non
     stream.configure(schema="name string")
     for n in range(40):
         stream.add({"name": "secret of one" if n == 17 else f"name {n}"}, id=f"{n + 1}-0")
-    seal(store)
+    seal_with_statistics(store)
     packed = b"".join(
         block.packed for each in told(store).values() for s in each.streams.values()
         for block in s.blocks
@@ -168,7 +160,7 @@ def test_an_erasure_leaves_no_value_in_them(store: logstore.Store[bytes]) -> Non
 
 def test_damaged_ones_are_as_good_as_none(store: logstore.Store[bytes]) -> None:
     stream = fill(store)
-    seal(store)
+    seal_with_statistics(store)
     engine = store._engine()
     path = file_names.statistics(engine.path, 1)
     whole = path.read_bytes()
@@ -211,7 +203,7 @@ def test_a_full_disk_takes_them(store: logstore.Store[bytes]) -> None:
     from logstore.engine.runtime import disk_space
 
     fill(store)
-    seal(store)
+    seal_with_statistics(store)
     engine = store._engine()
     assert files(store)
     assert disk_space.give_up_hints(engine.fs, engine.path)
@@ -232,7 +224,7 @@ def test_they_are_made_at_the_end(tmp_path: Path) -> None:
 
 def test_a_backup_leaves_them_out(tmp_path: Path, store: logstore.Store[bytes]) -> None:
     stream = fill(store)
-    seal(store)
+    seal_with_statistics(store)
     store.backup(tmp_path / "backup")
     assert not list((tmp_path / "backup").rglob("*.stats"))
     with logstore.open(tmp_path / "backup", background=False) as copy:

@@ -10,6 +10,8 @@ import logstore
 from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.clock import SYSTEM_CLOCK
+from logstore.compaction import segment_rewrite
+from logstore.engine.maintenance import column_statistics
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.scan import split_plan, split_reads
 from logstore.scan.record_batches import Gather
@@ -24,6 +26,13 @@ def make_store(path: Path, **options: Any) -> Store[bytes]:
         path,
         **{"sync": "os", "node_max_entries": 4, "segment_bytes": 65536, **options},
     )
+
+
+def seal_with_statistics(store: Store[bytes]) -> None:
+    """Seal the active segment, and make what is missing of statistics."""
+    shared = store._live()
+    segment_rewrite.seal(shared.engine, shared.committer)
+    column_statistics.write_missing(shared.engine)
 
 
 def rows_of(stream: Stream[bytes], start: StreamID = ZERO_ID, end: StreamID = MAX_ID) -> list[Row]:

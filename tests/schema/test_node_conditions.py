@@ -18,7 +18,7 @@ from logstore.where.condition_binding import Binding, Column
 from logstore.where.condition_text import parse
 from logstore.where.entry_conditions import EntryCondition
 from logstore.where.node_conditions import node_test
-from tests.schema.test_conditions_agree import COLUMNS, Said, combined, compared, like
+from tests.schema.drawn_conditions import COLUMNS, Said, combined, compared, like
 
 
 def bound(schema: Schema, where: str) -> Any:
@@ -117,7 +117,9 @@ def test_no_node_with_an_entry_that_matches_is_left_out(
         ("n int?", [None, "5"], ["n is null", "n = 5"], True),
     ],
 )  # fmt: skip
-def test_what_may_be(column: str, values: list[str | None], where: list[str], may: bool) -> None:
+def test_nodes_that_may_match(
+    column: str, values: list[str | None], where: list[str], may: bool
+) -> None:
     schema = parse_schema(column)
     rows = [
         [b"other", b"", *([b"n", each.encode()] if each is not None else [])] for each in values
