@@ -97,6 +97,7 @@ DRAWN = {
     "format.md": {
         "segment head": fmt.SEGMENT_HEAD, "frame head": fmt.FRAME_HEAD,
         "hint head": fmt.HINT_HEAD, "item head": fmt.HINT_ITEM,
+        "statistics head": fmt.STATISTICS_HEAD,
         "checkpoint head": fmt.CHECKPOINT_HEAD, "chunk head": fmt.CHUNK_HEAD,
     },
     "scan.md": {
