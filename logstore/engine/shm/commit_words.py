@@ -8,7 +8,8 @@ process killed among the words leaves it set; the file is fully allocated and cr
 only ``failed_at`` is looked at after the last process is gone. Every process that has the store
 open holds a flock on the file that it mapped, shared, for as long as it is mapped: a file that
 nobody holds is not theirs, whatever stands in it. Who has read words and is about to act on them
-asks whether they were ``lost``. What readers wait on stands behind the words (``shm.wait_words``).
+asks whether they were ``lost``. Who has not the store open believes nothing of what stands in the
+file unless it ``is_itself``. What readers wait on stands behind the words (``shm.wait_words``).
 Knows nothing of frames or of the index.
 """
 
@@ -18,7 +19,7 @@ import struct
 from pathlib import Path
 from typing import Any, Final
 
-from logstore import mapped
+from logstore import fsinfo, mapped
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex
 from logstore.engine.shm.wait_words import WAITERS_OFFSET, Waits
@@ -51,6 +52,9 @@ _READERS_OFFSET: Final = _COMPACTED_OFFSET + 16
 _COUNT_OFFSET: Final = _READERS_OFFSET + 8
 _WAITING_OFFSET: Final = 192  # a cache line of its own
 _LOCK_FILE_OFFSET: Final = 256
+_MADE_AS_OFFSET: Final = _LOCK_FILE_OFFSET + 8
+_MADE_AS: Final = struct.Struct("@4Q")
+_END: Final = _MADE_AS_OFFSET + _MADE_AS.size  # what readers wait on is behind it
 WAIT_SLICE_S = 0.005
 
 
@@ -163,21 +167,22 @@ class _Word:
         wake._words[self._at] = value  # noqa: SLF001
 
 
-class _TwoWords:
-    """Two words as an attribute of ``Wake``, each loaded and stored whole."""
+class _SomeWords:
+    """Words that stand together as an attribute of ``Wake``, each loaded and stored whole."""
 
-    __slots__ = ("_at",)
+    __slots__ = ("_at", "_end")
 
-    def __init__(self, offset: int) -> None:
-        self._at = offset >> 3
+    def __init__(self, offset: int, count: int) -> None:
+        self._at, self._end = offset >> 3, (offset >> 3) + count
 
-    def __get__(self, wake: Wake, _wakes: type[Wake]) -> tuple[int, int]:
+    def __get__(self, wake: Wake, _wakes: type[Wake]) -> tuple[int, ...]:
         words = wake._words  # noqa: SLF001
-        return words[self._at], words[self._at + 1]
+        return tuple(words[at] for at in range(self._at, self._end))
 
-    def __set__(self, wake: Wake, values: tuple[int, int]) -> None:
+    def __set__(self, wake: Wake, values: tuple[int, ...]) -> None:
         words = wake._words  # noqa: SLF001
-        words[self._at], words[self._at + 1] = values
+        for at, value in zip(range(self._at, self._end), values, strict=True):
+            words[at] = value
 
 
 class Wake:
@@ -275,6 +280,23 @@ class Wake:
         if len(data) < _DURABLE_OFFSET or data[: len(MAGIC)] != MAGIC:
             return None
         return LogWords._make(_WORDS.unpack_from(data, _LOG_OFFSET))
+
+    @staticmethod
+    def is_itself(fs: FileSystem, path: Path, *, mounted: bool) -> bool:
+        """Whether it is, by device, inode and creation time, the file that its first opener mapped,
+        and no copy of it, nor the one of a snapshot of its disk; read without mapping.
+
+        ``mounted``: and is reached by the same mount, too. Else it may be a snapshot that was
+        mounted in the place of what it is of: that has even the same device number then.
+        """
+        data = _first_bytes(fs, path, _END)
+        if len(data) < _END or data[: len(MAGIC)] != MAGIC:
+            return False
+        made = _MADE_AS.unpack_from(data, _MADE_AS_OFFSET)
+        found = fsinfo.file_identity(path)
+        if mounted:
+            return all(found) and found == made
+        return found[2] != 0 and found[1:] == made[1:]
 
     @staticmethod
     def last_compaction(fs: FileSystem, path: Path) -> tuple[int, int]:
@@ -406,13 +428,13 @@ class Wake:
     namespace = _Word(_NAMESPACE_OFFSET)
 
     # Inodes of the valid generation's two files; 0, 0: not known.
-    index_files = _TwoWords(_INDEX_FILES_OFFSET)
+    index_files = _SomeWords(_INDEX_FILES_OFFSET, 2)
 
     # How many segments were dropped: when it changes, close stale maps.
     dropped = _Word(_DROPPED_OFFSET)
 
     # When compaction last gave space back (unix ms), and how many bytes it gave in all.
-    compacted = _TwoWords(_COMPACTED_OFFSET)
+    compacted = _SomeWords(_COMPACTED_OFFSET, 2)
 
     # Counts up when a process opened the index, or freed waiters of its readers: if somebody had
     # taken a living process's lock away, its waiters are gone from then on (``reopen``).
@@ -435,6 +457,10 @@ class Wake:
 
     # The inode of LOCK, as the first opener found it.
     lock_file = _Word(_LOCK_FILE_OFFSET)
+
+    # What the first opener found this file to be (``fsinfo.file_identity``): a copy says the same,
+    # and is another file.
+    made_as = _SomeWords(_MADE_AS_OFFSET, 4)
 
     # -- waiting for the writer lock ----------------------------------------------------------
     def announce_waiting(self) -> None:
