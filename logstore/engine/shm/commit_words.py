@@ -1,16 +1,16 @@
 """WAKE: a mapped file of words that all processes of a store share.
 
-Invariants: words change only under the writer lock, but for the two that only grow safer when
-stale (``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); ``indexed_upto`` is
-a lower bound of what LMDB has committed in the generation that is valid; a word is stored and
-loaded whole, since others read it without the lock; ``in_progress`` is stored last, so that a
-process killed among the words leaves it set; the file is fully allocated and created by rename;
-only ``failed_at`` is looked at after the last process is gone. Every process that has the store
-open holds a flock on the file that it mapped, shared, for as long as it is mapped: a file that
-nobody holds is not theirs, whatever stands in it. Who has read words and is about to act on them
-asks whether they were ``lost``. Who has not the store open believes nothing of what stands in the
-file unless it ``is_itself``. What readers wait on stands behind the words (``shm.wait_words``).
-Knows nothing of frames or of the index.
+Invariants: words change only under the writer lock, but for the two that only grow safer when stale
+(``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); ``indexed_upto`` is a
+lower bound of what LMDB has committed in the generation that is valid; a word is stored and loaded
+whole, and in order (``mapped.words``), since others read it without the lock; ``in_progress`` is
+stored last, so that a process killed among the words leaves it set; the file is fully allocated and
+created by rename; only ``failed_at`` is looked at after the last process is gone. Every process
+that has the store open holds a flock on the file that it mapped, shared, for as long as it is
+mapped: a file that nobody holds is not theirs, whatever stands in it. Who has read words and is
+about to act on them asks whether they were ``lost``. Who has not the store open believes nothing of
+what stands in the file unless it ``is_itself``. What readers wait on stands behind the words
+(``shm.wait_words``). Knows nothing of frames or of the index.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from logstore.tuples import NamedTuple
 
 MAGIC = b"LGSTWAK\x09"
 SIZE_BYTES = 160 * 1024
-# Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
+# Of copies of the words, as they were read from the file.
 _WORDS: Final = struct.Struct("@7Q")
 _ONE: Final = struct.Struct("@Q")
 _TWO: Final = struct.Struct("@2Q")
@@ -70,6 +70,7 @@ class LogWords(NamedTuple):
     in_progress: int  # number of the commit that is being written; 0: none
 
 
+_LOG_WORDS: Final = len(LogWords._fields)
 # Of a tuple that is there: 2,000 instructions less than to call the class, in every commit.
 _new: Final = tuple.__new__
 
@@ -176,8 +177,7 @@ class _SomeWords:
         self._at, self._end = offset >> 3, (offset >> 3) + count
 
     def __get__(self, wake: Wake, _wakes: type[Wake]) -> tuple[int, ...]:
-        words = wake._words  # noqa: SLF001
-        return tuple(words[at] for at in range(self._at, self._end))
+        return wake._words.some(self._at, self._end - self._at)  # noqa: SLF001
 
     def __set__(self, wake: Wake, values: tuple[int, ...]) -> None:
         words = wake._words  # noqa: SLF001
@@ -202,7 +202,7 @@ class Wake:
         if fs is not None:
             self._map, self.file_id = _mapped(fs, path, hold=hold, join=join)
             self._guard = mapped.guard_memory(self._map)
-        self._words = memoryview(self._map).cast("Q")
+        self._words = mapped.words(self._map)
         self._address = mapped.address_of(self._map)
         self.waits = Waits(memoryview(self._map), self._address)
 
@@ -228,7 +228,7 @@ class Wake:
         temporary = path.with_name(path.name + ".tmp")
         fresh = bytearray(SIZE_BYTES)
         fresh[: len(MAGIC)] = MAGIC
-        _ONE.pack_into(fresh, _FAILED_OFFSET, failed_at)
+        fresh[_FAILED_OFFSET : _FAILED_OFFSET + _ONE.size] = _ONE.pack(failed_at)
         try:
             file = fs.open_new(temporary)
             try:
@@ -334,14 +334,14 @@ class Wake:
     # -- the log ------------------------------------------------------------------------------
     def log(self) -> LogWords:
         """Where the log stands."""
-        return _new(LogWords, _WORDS.unpack_from(self._map, _LOG_OFFSET))
+        return _new(LogWords, self._words.some(_LOG_OFFSET >> 3, _LOG_WORDS))
 
     def set_log(self, words: LogWords) -> None:
         """Publish where the log stands."""
         self._store(_LOG_OFFSET, words)
 
     def _store(self, offset: int, values: tuple[int, ...]) -> None:
-        """Set words, one by one: what packs them writes zeros first, which others would read."""
+        """Set words, one by one, in this order."""
         for at, value in enumerate(values, offset >> 3):
             self._words[at] = value
 
@@ -417,12 +417,12 @@ class Wake:
     @property
     def owner(self) -> tuple[int, int]:
         """Pid and start time (clock ticks since boot) of the last taker of the writer lock."""
-        pid, start = _TWO.unpack_from(self._map, _OWNER_OFFSET)
+        pid, start = self._words.some(_OWNER_OFFSET >> 3, 2)
         return pid, start
 
     def set_owner(self, packed: bytes) -> None:
         """Name the taker of the writer lock: two packed words."""
-        self._map[_OWNER_OFFSET : _OWNER_OFFSET + 16] = packed
+        self._store(_OWNER_OFFSET, _TWO.unpack(packed))
 
     # The pid namespace of the processes that have the store open.
     namespace = _Word(_NAMESPACE_OFFSET)
@@ -446,11 +446,11 @@ class Wake:
     @property
     def full(self) -> bool:
         """Whether the space set aside was given up: what only adds must wait."""
-        return bool(self._map[_FULL_OFFSET])
+        return self._words[_FULL_OFFSET >> 3] != 0
 
     @full.setter
     def full(self, value: bool) -> None:
-        self._map[_FULL_OFFSET] = value
+        self._words[_FULL_OFFSET >> 3] = value
 
     # When the next scheduled entry of all streams is due (unix ms); 0: there is none.
     next_due_ms = _Word(_DUE_OFFSET)
@@ -477,7 +477,7 @@ class Wake:
         The one that wakes marks once more that somebody waits, tries, and wakes the next. True if
         somebody waited for LOCK.
         """
-        waited: bool = self._map[_WAITING_OFFSET] != 0
+        waited = self._words[_WAITING_OFFSET >> 3] != 0
         if waited:
             self._words[_WAITING_OFFSET >> 3] = 0
             futex.wake(self._address + _WAITING_OFFSET, 1)
