@@ -87,8 +87,8 @@ class Manifest(NamedTuple):
     """A store as of one moment: all that was committed up to ``position``.
 
     ``line``: whose ships these are (``log.shipfile``); empty: of a logstore that had no lines.
-    ``kept`` belongs to no store that is opened, or restored, of it. ``erasures``: how many the store
-    had counted (``log.shipfile``) before the state was read.
+    ``kept`` belongs to no store that is opened, or restored, of it. ``erasures``: how many the
+    store had counted (``log.shipfile``) before the state was read.
     """
 
     uuid: str

@@ -425,7 +425,7 @@ def objects_with(uri: Path, value: bytes) -> list[str]:
 
 
 def test_an_erasure_reaches_what_is_kept_for_readers(tmp_path: Path) -> None:
-    """At every URI, with the next ship to it, whatever it says of how long to keep; what a compaction
+    """At every URI, with the next ship to it, however long that is to keep; what a compaction
     before the erasure had taken out of the log goes, too."""
     uri, other, secret = tmp_path / "away", tmp_path / "other", b"4711-secret"
     clock = FixedClock(1_700_000_000_000)
