@@ -30,6 +30,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from logstore.codec import codec_name
+from logstore.loading import built_of_others
 
 
 class Guard(Protocol):
@@ -54,19 +55,29 @@ class _None:
         """Nothing is to be done."""
 
 
+WORD_BYTES, HALF_BYTES = 8, 4
+REVISION = 1  # of what the compiled module has: raised there, too, with each change of it
+
+
 def _load() -> Any:
+    """The compiled module. UsageError for one that was built of other sources: it would reach words
+    otherwise, or not at all."""
     if codec_name() != "native":  # who asks for the pure codec gets nothing compiled from Cython
         return None
     try:
-        return importlib.import_module("logstore.mapped.native")
+        found = importlib.import_module("logstore.mapped.native")
     except ImportError:
         return None
+    has = getattr(found, "numbers", dict)()
+    for name in ("REVISION", "WORD_BYTES", "HALF_BYTES"):
+        if has.get(name) != globals()[name]:
+            raise built_of_others(found, name)
+    return found
 
 
 NATIVE = _load()
 
 # -- words ----------------------------------------------------------------------------------------
-WORD_BYTES, HALF_BYTES = 8, 4
 IN_ORDER = frozenset({"x86_64", "amd64", "i386", "i686"})  # they never exchange two stores or loads
 FUTEX_CALLS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "loongarch64": 98}
 _WAKE_PRIVATE = 1 | 128

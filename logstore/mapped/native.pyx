@@ -178,6 +178,11 @@ cdef extern from *:
     void ls_store_half(void* p, uint32_t value) nogil
 
 
+def numbers():
+    """What must be the same in the package, by the names that it has there."""
+    return {"REVISION": 1, "WORD_BYTES": sizeof(uint64_t), "HALF_BYTES": sizeof(uint32_t)}
+
+
 cdef class Words:
     """Memory as words of 8 or 4 bytes, by their numbers; of ``mapped.Words``."""
 

@@ -97,7 +97,7 @@ def test_memory_is_let_go_of_with_its_words(make: Make) -> None:
     memory.close()
 
 
-def test_who_sees_a_word_sees_what_was_stored_before_it(make: Make) -> None:
+def test_a_word_that_is_seen_tells_of_what_was_stored_before_it(make: Make) -> None:
     """Two processes: one stores a turn in DATA, then in FLAG; the other loads them the other way
     round, singly and together."""
     with mmap.mmap(-1, mmap.PAGESIZE) as memory:
@@ -176,7 +176,7 @@ def test_words_of_shared_memory_are_reached_in_one_way() -> None:
     assert len(plain_words((ROOT / "engine/shm/futex.py").read_text())) == 1
 
 
-def test_who_maps_memory_to_write_is_known() -> None:
+def test_modules_that_map_memory_to_write_are_known() -> None:
     writers = {
         str(path.relative_to(ROOT))
         for path in ROOT.rglob("*.py")

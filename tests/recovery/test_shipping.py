@@ -478,7 +478,7 @@ def test_an_erasure_that_a_ship_did_not_see_reaches_the_next_one(tmp_path: Path)
         assert objects_with(uri, secret) == []
 
 
-def test_who_takes_over_keeps_nothing_of_the_other(tmp_path: Path) -> None:
+def test_a_take_over_keeps_nothing_of_the_other(tmp_path: Path) -> None:
     """It cannot know what the other erased."""
     uri, secret = tmp_path / "away", b"4711-secret"
     with filled(tmp_path / "store") as store:
