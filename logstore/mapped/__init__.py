@@ -68,7 +68,7 @@ def _load() -> Any:
         found = importlib.import_module("logstore.mapped.native")
     except ImportError:
         return None
-    has = getattr(found, "numbers", dict)()
+    has: dict[str, int] = getattr(found, "numbers", dict)()
     for name in ("REVISION", "WORD_BYTES", "HALF_BYTES"):
         if has.get(name) != globals()[name]:
             raise built_of_others(found, name)
