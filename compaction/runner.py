@@ -30,7 +30,7 @@ from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import CorruptionError, DiskFullError, ErasureIncompleteError, OptionError
-from logstore.log import chain, file_names, log_reader
+from logstore.log import chain, file_names, log_reader, shipfile
 from logstore.log import frame as frames
 
 BREAK_S = 0.003  # between two slices
@@ -105,6 +105,9 @@ def run(
                 raise
             _one_by_one(engine, committer, report, threshold)
         complete = not purge or _nothing_left(engine, committer, report)
+        if purge:  # what ships keep elsewhere of states before it is theirs to remove
+            with committer.locked():
+                shipfile.count_erasure(engine.fs, engine.path)
         disk_space.ensure(engine)
         report.index_rebuilt = _shrink_index(engine, committer, always=purge or full)
     report.disk_bytes_after = engine.fs.tree_bytes(engine.path)

@@ -35,6 +35,17 @@ def installing(extra: str) -> str:
     return f"pip install 'logstore-streams[{extra}]' (in a clone of logstore: {here})"
 
 
+def built_of_others(module: Any, what: str) -> Exception:
+    """The error of a compiled module that is not of the sources that are here; ``what`` differs."""
+    from logstore.errors import UsageError
+
+    return UsageError(
+        f"{module.__file__} was compiled from other sources than those that are here ({what} "
+        "is not the same): build it again, as 'pip install .' does, or run without it: "
+        "LOGSTORE_CODEC=pure"
+    )
+
+
 def needing(extra: str, call: Callable[[], R]) -> R:
     """What a call gives; UsageError says which extra has the package that is not there."""
     from logstore.errors import UsageError

@@ -9,7 +9,10 @@ segment that was written to; what is read later is read from the URI then.
 
 Invariants of a directory: nothing below it is written or removed, and nothing locked but by a
 backup; a commit is taken in only when it is complete, and, where a living writer publishes in WAKE,
-only when it was published.
+only when it was published. Whether one does is known where WAKE is the very file that writers of
+this boot mapped, and reached by the mount by which the first of them did; elsewhere, as in another
+container or in a copy, all complete commits of the log are taken in: those that were acknowledged,
+and at most one that is about to be.
 
 Invariants of a URI: nothing is written there; the view is of one state, the newest when it was
 opened, whatever is shipped meanwhile; what is damaged is an error, and never fewer entries. Where a
@@ -163,14 +166,21 @@ def build(engine: Engine) -> None:
 
 
 def published(engine: Engine, here: str) -> int | None:
-    """Up to where a writer of this boot (``here``) has published; None if none says so."""
-    words = Wake.peek(engine.fs, engine.path / file_names.WAKE)
+    """Up to where a writer of this boot (``here``) has published; None if none says so: then the
+    log itself decides."""
+    fs, path = engine.fs, engine.path / file_names.WAKE
+    words = Wake.peek(fs, path)
     if words is None or not words.applied:
         return None
-    known = index_validity.read_marker(engine.fs, engine.path)
-    if known is None or not here or known.identity.boot_id != here:
-        return None  # left behind by another boot: the log itself decides
+    known = index_validity.read_marker(fs, engine.path)
+    # Left behind by another boot, or a copy: older than the log beside it, it would hide commits.
+    if not _is_of(here, known) or not Wake.is_itself(fs, path, mounted=True):
+        return None
     return words.applied
+
+
+def _is_of(here: str, known: index_validity.ShutdownMarker | None) -> bool:
+    return known is not None and here != "" and known.identity.boot_id == here
 
 
 def durable_upto(engine: Engine) -> int:
@@ -180,9 +190,25 @@ def durable_upto(engine: Engine) -> int:
     """
     known = index_validity.read_marker(engine.fs, engine.path)
     found = 0 if known is None else known.durable
-    if published(engine, process_identity.boot_id()) is not None:
-        found = max(found, Wake.last_durable(engine.fs, engine.path / file_names.WAKE))
+    if _is_of(process_identity.boot_id(), known):
+        found = max(found, _told(engine, Wake.last_durable))
     return min(found, engine.wake.applied)
+
+
+def unsynced_for_ms(engine: Engine) -> int:
+    """How long the oldest commit that is not durable waits for that, as writers of this boot say in
+    WAKE; 0: there is none, or nobody says so."""
+    known = index_validity.read_marker(engine.fs, engine.path)
+    if not _is_of(process_identity.boot_id(), known):
+        return 0
+    return _told(engine, Wake.unsynced_for_ms)
+
+
+def _told(engine: Engine, look: Callable[[FileSystem, Path], int]) -> int:
+    """What WAKE says, by whatever mount, of how much is durable: an older word of it says less; 0
+    of a copy, of which nobody knows how much of it is durable."""
+    path = engine.path / file_names.WAKE
+    return look(engine.fs, path) if Wake.is_itself(engine.fs, path, mounted=False) else 0
 
 
 class Follower:

@@ -16,7 +16,8 @@ URI has one history: a store that is behind what is there, or went another way, 
 line: a copy of the store is refused, unless it is asked to go on in the place of the other.
 
 Files that only older states have are kept for a time, for their readers, and the manifest says
-since when. A segment that grew is none of them: it begins with the bytes that it had.
+since when. A segment that grew is none of them: it begins with the bytes that it had. No file is
+kept that may hold what was erased: none of a state from before an erasure, nor of another line.
 """
 
 from __future__ import annotations
@@ -147,6 +148,11 @@ class _Ship:
         self._pin_id = pin_id
         self._place, before, self._ships, self._keep_ms, self._verifying = target
         self._before = before
+        # As it was before the state is read: an erasure that ends meanwhile is the next ship's.
+        self._erasures = self._ships.erasures
+        self._may_hold_erased = before is not None and (
+            before.line != self._ships.line or before.erasures != self._ships.erasures
+        )
         self._links: dict[str, chain.Link] = {}  # of segments, by path
         self._sound: dict[str, int] = {}  # up to where a segment is what was shipped
         self._whole: set[str] = set()  # objects that were read there, and are what was sent
@@ -182,7 +188,8 @@ class _Ship:
         line = self._line_of_its_own()
         now_ms = self._check_pin()
         kept = self._kept(parts, now_ms)
-        made = Manifest(self._engine.uuid.hex(), position, now_ms, tuple(parts), line, kept)
+        uuid, erasures = self._engine.uuid.hex(), self._erasures
+        made = Manifest(uuid, position, now_ms, tuple(parts), line, kept, erasures)
         self._publish(made)
         self._record(made)
         named = {part.sha256 for part in (*parts, *(old.part for old in kept))}
@@ -201,7 +208,7 @@ class _Ship:
 
     def _kept(self, parts: list[ShippedPart], now_ms: int) -> tuple[KeptPart, ...]:
         """What the new state lacks of older ones, as long as it is to stay."""
-        if self._before is None:
+        if self._before is None or self._may_hold_erased:
             return ()
         now = {part.path for part in parts}
         known = [KeptPart(part, now_ms) for part in self._before.parts] + [*self._before.kept]
@@ -222,9 +229,16 @@ class _Ship:
         """The line of this store. A new one is noted before anything is published under it: who
         dies behind the manifest must find that it is its own."""
         if not self._ships.line:
-            self._ships = self._ships._replace(line=shipfile.new_line())
-            shipfile.write(self._engine.fs, self._engine.path, self._ships)
+            self._note(self._ships._replace(line=shipfile.new_line()))
         return self._ships.line
+
+    def _note(self, record: ShipRecord) -> None:
+        """Replace what the store knows of its ships, but for erasures that ended meanwhile."""
+        fs, store = self._engine.fs, self._engine.path
+        with self._committer.locked():
+            erasures = max(record.erasures, shipfile.read(fs, store).erasures)
+            self._ships = record._replace(erasures=erasures)
+            shipfile.write(fs, store, self._ships)
 
     def _moment(self) -> tuple[int, dict[str, int]]:
         """A durable position, and of each file that it needs how many bytes belong to it."""
@@ -385,11 +399,11 @@ class _Ship:
 
     def _record(self, made: Manifest) -> None:
         """What the store knows of it; if that fails, it knows less than is there."""
-        engine, active = self._engine, fmt.segment_of(made.position)
+        active = fmt.segment_of(made.position)
         numbers = (file_names.segment_number(part.path) for part in made.parts)
         later = tuple(number for number in numbers if number > active)
-        record = ShipRecord(made.position, made.shipped_ms, later, self._place.shown, made.line)
-        shipfile.write(engine.fs, engine.path, record)
+        ships = self._ships._replace(position=made.position, shipped_ms=made.shipped_ms)
+        self._note(ships._replace(compacted=later, uri=self._place.shown, line=made.line))
 
     def _sync(self, path: Path) -> None:
         """Make an object of a local file system durable; the others say when they have it."""

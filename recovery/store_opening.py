@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logstore import format as fmt
+from logstore import fsinfo
 from logstore.engine.commit import log_tail, write_back
 from logstore.engine.maintenance import column_statistics
 from logstore.engine.runtime import disk_space, identity, maintenance_locks
@@ -113,6 +114,7 @@ def first_wake(fs: FileSystem, path: Path, lock: WriterLock, users: Users, faile
         raise StoreInUseError(f"{path} was taken by another process: try again")
     wake = Wake(fs, path / file_names.WAKE, hold=True)
     wake.lock_file = lock.file.stat().inode
+    wake.made_as = fsinfo.file_identity(path / file_names.WAKE)
     wake.namespace = process_identity.pid_namespace()
     wake.set_owner(process_identity.packed_self())  # of LOCK; the words are new
     return wake

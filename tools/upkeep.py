@@ -71,8 +71,8 @@ def ship(
     acknowledged when it began is in it. Readers see the state before or the state after.
 
     A copy of STORE (a backup, or a store that was restored) needs a URI of its own, or, once,
-    --take-over. After an erasure ('logstore compact --purge') give --keep 0: then it is erased at
-    URI, too.
+    --take-over. After an erasure ('logstore compact --purge') ship once more to each URI: then it
+    is erased there, too, whatever --keep says.
     """
     from logstore.api import arguments
     from logstore.api.opening import opened_of

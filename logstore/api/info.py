@@ -160,6 +160,16 @@ def durable_upto(engine: Engine) -> int:
     return engine.wake.durable_upto
 
 
+def unsynced_for_ms(engine: Engine) -> int:
+    """How long the oldest commit that is not durable waits for that; 0: there is none, or nothing
+    tells."""
+    if engine.options.readonly:
+        from logstore.recovery import readonly
+
+        return readonly.unsynced_for_ms(engine)
+    return Wake.unsynced_for_ms(engine.fs, engine.path / names.WAKE)
+
+
 def _born_ms(engine: Engine, number: int, row: SegmentRow | None) -> int:
     """When a segment was made, as its file says; its row has the time of the commit that names
     it, which is a little off, and another one after a rebuild."""

@@ -674,7 +674,7 @@ class Store(Generic[T]):
 
         Args:
             purge: rewrite whatever still holds a deleted entry, whatever the threshold, so that its
-                bytes are in no file of the store.
+                bytes are in no file of the store. At a URI they go with the next ship to it.
             full: rewrite all that is dead by a hundredth, and the index: the store is as small as
                 it can be then. It takes the time to write all of that.
             threshold: the share, 0 to 1, of a node or segment that is dead when it is rewritten.
@@ -818,7 +818,8 @@ class Store(Generic[T]):
             take_over: this store goes on in the place of the copy that was shipped there, which is
                 refused from then on: once, for a store that was restored when that one was lost.
             keep: so long, as a length or in seconds, files stay there that only older states have,
-                for who reads one of these; 0 after an erasure, which reaches the URI at once then.
+                for who reads one of these. Of states from before an erasure none stay: it reaches
+                the URI with the next ship there.
             verify: read all that is there, and send anew what is not what was sent.
 
         Returns:

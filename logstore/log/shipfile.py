@@ -6,7 +6,8 @@ along, so that a copy that goes on by itself is another line, although it has th
 
 Invariants: it is written after the manifest that it speaks of, so it may say less than was shipped,
 never more; its line is written before the first manifest; without it, or where it is not whole,
-nothing counts as shipped, and no line is its own.
+nothing counts as shipped, and no line is its own. Erasures are counted in it before they end, so
+that a ship knows which of the states at its URI are older than one. It is changed under LOCK.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class ShipRecord(NamedTuple):
     compacted: tuple[int, ...] = ()  # segments above that of the position which were there, too
     uri: str = ""
     line: str = ""  # empty: never shipped, or by a logstore that had no lines
+    erasures: int = 0  # that ended since the first ship
 
     def covers(self, position: int) -> bool:
         """Whether what stands at a position was shipped."""
@@ -61,9 +63,17 @@ def read(fs: FileSystem, store: Path) -> ShipRecord:
             tuple(map(int, found["compacted"])),
             str(found["uri"]),
             str(found.get("line", "")),
+            int(found.get("erasures", 0)),
         )
     except (FileNotFoundError, CorruptionError, OverflowError, TypeError, ValueError):
         return NEVER
+
+
+def count_erasure(fs: FileSystem, store: Path) -> None:
+    """An erasure ends, durably: what is kept somewhere of states before it is to go."""
+    record = read(fs, store)
+    if record != NEVER:
+        write(fs, store, record._replace(erasures=record.erasures + 1))
 
 
 def write(fs: FileSystem, store: Path, record: ShipRecord) -> None:

@@ -87,7 +87,8 @@ class Manifest(NamedTuple):
     """A store as of one moment: all that was committed up to ``position``.
 
     ``line``: whose ships these are (``log.shipfile``); empty: of a logstore that had no lines.
-    ``kept`` belongs to no store that is opened, or restored, of it.
+    ``kept`` belongs to no store that is opened, or restored, of it. ``erasures``: how many the
+    store had counted (``log.shipfile``) before the state was read.
     """
 
     uuid: str
@@ -96,6 +97,7 @@ class Manifest(NamedTuple):
     parts: tuple[ShippedPart, ...]
     line: str = ""
     kept: tuple[KeptPart, ...] = ()
+    erasures: int = 0
 
     def pack(self) -> bytes:
         """The bytes of MANIFEST.json: the body and, over it, a checksum."""
@@ -308,8 +310,9 @@ def _unpack(data: bytes, where: str) -> Manifest:
             bytes.fromhex(part.head)
             if not _is_of_a_store(part.path) or not is_object(part.sha256) or part.size_bytes < 0:
                 raise ValueError(f"it names {part.path!r}, which no store has")
-        line = str(body.get("line", ""))
-        return Manifest(body["uuid"], body["position"], body["shipped_ms"], parts, line, kept)
+        line, erasures = str(body.get("line", "")), int(body.get("erasures", 0))
+        uuid, position = body["uuid"], body["position"]
+        return Manifest(uuid, position, body["shipped_ms"], parts, line, kept, erasures)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise CorruptionError(
             f"{MANIFEST} at {where} is damaged ({exc}): ship to a new URI, or delete it and ship "
@@ -423,7 +426,7 @@ class ShippedFiles(FileSystem):
         return SnapshotExpiredError(
             f"{path} is not at {self.place.shown} any more: another ship published a newer state "
             "meanwhile, or objects were deleted by hand; open it, or load, again (who ships says "
-            "by 'keep' how long old objects stay)"
+            "by 'keep' how long old objects stay; those of before an erasure go at once)"
         )
 
     def _names(self, path: UriPath) -> set[str]:

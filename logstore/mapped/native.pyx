@@ -1,17 +1,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
 # cython: freethreading_compatible=False
-"""The handler of SIGBUS, and the regions that it looks after; sleeping on words; see the package.
+"""The handler of SIGBUS, and the regions that it looks after; words that processes share, and
+sleeping on them; see the package.
 
 Invariants: the handler calls nothing but mmap, sigaction and raise, takes no lock and no memory; it
 touches a page only if that lies in a region that was given; a region is in the table before it can
 be touched by who gave it, and out of it before its memory is unmapped. The table is changed with
-the interpreter's lock held. Who sleeps on a word, or asks for a file's times, lets go of that
-lock; the memory stays mapped meanwhile, as callers hold it.
+the interpreter's lock held. Words are loaded with acquire and stored with release, whole, as the
+lane does it (``ls_load`` and ``ls_store``). Who sleeps on a word, or asks for a file's times, lets
+go of that lock; the memory stays mapped meanwhile, as callers hold it.
 """
 
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
+from cpython.long cimport PyLong_FromUnsignedLongLong
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 
 cdef extern from *:
@@ -158,6 +163,88 @@ cdef extern from *:
     int ls_wake_word(uintptr_t word, int count) nogil
     int ls_statx(const char *path, unsigned mask, void *into) nogil
     void sched_yield() nogil
+
+
+cdef extern from *:
+    """
+    #define ls_load_word(p) __atomic_load_n((const uint64_t *)(p), __ATOMIC_ACQUIRE)
+    #define ls_load_half(p) __atomic_load_n((const uint32_t *)(p), __ATOMIC_ACQUIRE)
+    #define ls_store_word(p, v) __atomic_store_n((uint64_t *)(p), (v), __ATOMIC_RELEASE)
+    #define ls_store_half(p, v) __atomic_store_n((uint32_t *)(p), (v), __ATOMIC_RELEASE)
+    """
+    uint64_t ls_load_word(const void* p) nogil
+    uint32_t ls_load_half(const void* p) nogil
+    void ls_store_word(void* p, uint64_t value) nogil
+    void ls_store_half(void* p, uint32_t value) nogil
+
+
+def numbers():
+    """What must be the same in the package, by the names that it has there."""
+    return {"REVISION": 1, "WORD_BYTES": sizeof(uint64_t), "HALF_BYTES": sizeof(uint32_t)}
+
+
+cdef class Words:
+    """Memory as words of 8 or 4 bytes, by their numbers; of ``mapped.Words``."""
+
+    cdef Py_buffer view
+    cdef bint holds
+    cdef int size_bytes
+    cdef Py_ssize_t count
+
+    def __cinit__(self, memory, int size_bytes):
+        if size_bytes not in (4, 8):
+            raise ValueError("a word has 8 bytes, or 4")
+        PyObject_GetBuffer(memory, &self.view, PyBUF_SIMPLE)
+        self.holds, self.size_bytes = True, size_bytes
+        if <uintptr_t>self.view.buf % <uintptr_t>size_bytes or self.view.len % size_bytes:
+            raise ValueError("words stand at multiples of their size, or they are not whole")
+        self.count = self.view.len // size_bytes
+
+    def __dealloc__(self):
+        self.release()
+
+    cpdef release(self):
+        """Let go of the memory, and know no word any more; safe to repeat."""
+        self.count = 0
+        if self.holds:
+            self.holds = False
+            PyBuffer_Release(&self.view)
+
+    cdef inline char* place(self, Py_ssize_t at) except NULL:
+        if not 0 <= at < self.count:
+            raise IndexError("there is no such word")
+        return <char*>self.view.buf + at * self.size_bytes
+
+    def __getitem__(self, Py_ssize_t at):
+        cdef const char* p = self.place(at)
+        return ls_load_word(p) if self.size_bytes == 8 else ls_load_half(p)
+
+    def __setitem__(self, Py_ssize_t at, uint64_t value):
+        cdef char* p = self.place(at)
+        if self.view.readonly:
+            raise TypeError("this memory is read only")
+        if self.size_bytes == 8:
+            ls_store_word(p, value)
+        elif value >> 32:
+            raise OverflowError("a word of 4 bytes is less than that")
+        else:
+            ls_store_half(p, <uint32_t>value)
+
+    def some(self, Py_ssize_t at, Py_ssize_t count):
+        """So many words from one on, loaded in this order."""
+        cdef const char* p = self.place(at)
+        cdef Py_ssize_t number
+        cdef tuple found
+        if not 0 < count <= self.count - at:
+            raise IndexError("there are not so many words")
+        found = PyTuple_New(count)
+        for number in range(count):
+            value = PyLong_FromUnsignedLongLong(
+                ls_load_word(p + number * 8) if self.size_bytes == 8
+                else ls_load_half(p + number * 4))
+            Py_INCREF(value)
+            PyTuple_SET_ITEM(found, number, value)
+        return found
 
 
 cdef class Guard:

@@ -23,7 +23,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from logstore import fsinfo
-from logstore.api.info import durable_upto, pin_counts, plain_text
+from logstore.api.info import durable_upto, pin_counts, plain_text, unsynced_for_ms
 from logstore.api.opening import OpenStore
 from logstore.compaction import usage
 from logstore.engine.runtime import disk_space
@@ -136,7 +136,7 @@ def _of_store(engine: Engine, opens: usage.OpenUse) -> Iterator[Family]:
         (
             "not_durable_seconds",
             "Since the oldest commit that is not durable; 0: all are.",
-            Wake.unsynced_for_ms(fs, wake) / 1000,
+            unsynced_for_ms(engine) / 1000,
         ),
         (
             "compacted_timestamp_seconds",

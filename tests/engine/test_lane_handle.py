@@ -326,6 +326,8 @@ def other_tree(tmp_path: Path, module: str, old: str, new: str) -> Path:
         ("format.py", "FRAME_MARK = 0xF5A9", "FRAME_MARK = 0xF5AA", "FRAME_MARK"),
         ("format.py", 'TOMBSTONE_BODY = struct.Struct("<QQQQ")',
          'TOMBSTONE_BODY = struct.Struct("<QQQQQ")', "TOMBSTONE_BODY"),
+        ("mapped/__init__.py", "REVISION = 1 ", "REVISION = 2 ", "REVISION"),
+        ("mapped/__init__.py", "HALF_BYTES = 8, 4", "HALF_BYTES = 8, 2", "HALF_BYTES"),
     ],
 )  # fmt: skip
 def test_compiled_modules_of_other_sources_are_refused(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import logstore
 from logstore import format as fmt
 from logstore.engine.runtime.engine import REBUILD_TRIES, Engine
 from logstore.engine.shm import process_identity
+from logstore.engine.shm.commit_words import Wake
 from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptFrameError, DamagedStoreError
 from logstore.fs import LOCAL, FileSystem
@@ -359,6 +362,82 @@ def test_unpublished_commits_are_not_read(tmp_path: Path, reader: Opened) -> Non
     assert readonly.published(engine, "other") == end
     (path / file_names.WAKE).unlink()
     assert readonly.published(engine, "other") is None
+
+
+def _copied_with_older_wake(path: Path, copy: Path) -> None:
+    """Copy a store that is open, as what copies file by file may: the words of WAKE are older than
+    the log, by three adds that were acknowledged."""
+    with logstore.open(path) as store:
+        store.stream("x").add_many({"n": n} for n in range(5))
+        wake = (path / file_names.WAKE).read_bytes()
+        for number in range(3):
+            store.stream("x").add({"n": 5 + number}, sync="always")
+        shutil.copytree(path, copy, ignore=shutil.ignore_patterns("lock.mdb", "index"))
+        (copy / file_names.WAKE).write_bytes(wake)
+
+
+def test_a_copy_made_in_the_same_boot_is_read_to_the_end_of_its_log(tmp_path: Path) -> None:
+    _copied_with_older_wake(tmp_path / "store", tmp_path / "copy")
+    with logstore.open(tmp_path / "copy", readonly=True) as store:
+        assert len(store.stream("x")) == 8
+        assert store.durable_upto == (0, 0), "nothing in a copy tells"
+        store.backup(tmp_path / "backup")
+    with logstore.open(tmp_path / "backup") as store:
+        assert len(store.stream("x")) == 8
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_words_of_another_place_are_not_believed(part: int, tmp_path: Path, reader: Opened) -> None:
+    """Another mount, device, inode or creation time: a snapshot of a disk, a copy, or a writer that
+    lives, seen by another mount. All that was acknowledged stands in the log."""
+    path = tmp_path / "store"
+    small_store.make(path)
+    here = process_identity.boot_id()
+    end = 1 << 32 | frames.everything(path)[-1].end_offset
+    durable = readonly.durable_upto(reader(path))
+    wake = Wake(LOCAL, path / file_names.WAKE)
+    made = wake.made_as
+    if not here or 0 in made:
+        pytest.skip("this system does not tell its boots, mounts and files apart")
+    engine = reader(path)
+    forged.append(path, NOTE, RECORD)
+    assert readonly.published(engine, here) == end
+    wake.made_as = (*made[:part], made[part] + 1, *made[part + 1 :])
+    assert readonly.published(engine, here) is None
+    assert _added(engine) == 99
+    wake.raise_durable(engine.wake.applied)
+    only_mounted = part == 0  # it is the same file, and so is what it says to be durable
+    assert readonly.durable_upto(engine) == (engine.wake.applied if only_mounted else durable)
+    wake.made_as = made
+    assert readonly.published(engine, here) == end
+    wake.made_as = (0, *made[1:])
+    assert readonly.published(engine, here) is None, "0: the system did not tell"
+
+
+BY_ANOTHER_MOUNT = """
+mount --bind "$1" "$2" && "$3" -c '
+import sys, logstore
+with logstore.open(sys.argv[1], readonly=True) as store:
+    print(len(store.stream("x")), store.durable_upto)
+' "$2"
+"""
+
+
+def test_a_living_writer_is_followed_by_another_mount(tmp_path: Path) -> None:
+    """As from another container: the log says what was acknowledged, WAKE what is durable."""
+    path, other = tmp_path / "store", tmp_path / "other"
+    other.mkdir()
+    if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no mounts can be made here")
+    with logstore.open(path) as store:
+        store.stream("x").add_many(({"n": n} for n in range(5)), sync="always")
+        seen = subprocess.run(
+            ["unshare", "-rm", "sh", "-c", BY_ANOTHER_MOUNT, "sh", path, other, sys.executable],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert seen.stdout == f"5 {store.durable_upto}\n"
 
 
 def test_a_readonly_index_ends_at_the_published_position(tmp_path: Path, reader: Opened) -> None:

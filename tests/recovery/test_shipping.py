@@ -28,10 +28,12 @@ from logstore.errors import (
 )
 from logstore.fs import LOCAL
 from logstore.log import file_names
+from logstore.log.shipfile import count_erasure
 from logstore.log.shipped import MANIFEST, OBJECTS, ShipTarget
 from logstore.recovery import backup
 from logstore.recovery.check import check
 from tests.recovery.shipped import (
+    ROWS,
     URI,
     at_once,
     bucket_server,
@@ -392,7 +394,7 @@ def test_a_reader_of_an_older_state_is_not_cut_off(tmp_path: Path) -> None:
             clock.ms += 30_000
             ship(store, uri, keep_ms=60_000)
             store.stream("x").trim(max_entries=10)
-            store.compact(purge=True)
+            store.compact(full=True)
             clock.ms += 30_000
             done = ship(store, uri, keep_ms=60_000)
             assert done.kept
@@ -409,12 +411,86 @@ def test_a_reader_of_an_older_state_is_not_cut_off(tmp_path: Path) -> None:
         assert restored(uri, tmp_path / "again") == ids(store)
     with logstore.open(tmp_path / "store", background=False) as store:
         store.stream("x").trim(max_entries=1)
-        store.compact(purge=True)
+        store.compact(full=True)
         assert store.ship(uri).kept  # for two hours, if nothing else is said
         assert store.ship(uri, keep=0).kept == 0
         for odd in (-1, "2 hours"):
             with pytest.raises(OptionError, match="keep"):
                 store.ship(uri, keep=odd)  # type: ignore[arg-type]
+
+
+def objects_with(uri: Path, value: bytes) -> list[str]:
+    """The objects at a URI in which a value stands."""
+    return [each.name for each in (uri / OBJECTS).iterdir() if value in each.read_bytes()]
+
+
+def test_an_erasure_reaches_what_is_kept_for_readers(tmp_path: Path) -> None:
+    """At every URI, with the next ship to it, however long that is to keep; what a compaction
+    before the erasure had taken out of the log goes, too."""
+    uri, other, secret = tmp_path / "away", tmp_path / "other", b"4711-secret"
+    clock = FixedClock(1_700_000_000_000)
+    with filled(tmp_path / "store", clock) as store:
+        erased = store.stream("erased")
+        erased.add_many([{"a": secret, "n": str(n)} for n in range(ROWS)])
+        for each in (uri, other):
+            ship(store, each, keep_ms=60_000)
+        with view(uri) as opened:
+            erased.trim(max_entries=0, approximate=False)
+            store.compact(full=True)
+            clock.ms += 1
+            assert ship(store, uri, keep_ms=60_000).kept
+            assert objects_with(uri, secret)  # it was deleted, and nobody asked for more
+            store.compact(purge=True)
+            clock.ms += 1
+            done = ship(store, uri, keep_ms=60_000)
+            assert (done.kept, done.left, objects_with(uri, secret)) == (0, 0, [])
+            assert objects_with(other, secret)
+            assert store.ship(other).kept == 0
+            assert objects_with(other, secret) == []
+            with pytest.raises(SnapshotExpiredError, match="erasure"):
+                [entry.fields for entry in opened.stream("erased").range()]
+        store.stream("x").trim(max_entries=100)
+        store.compact(full=True)
+        clock.ms += 1
+        assert ship(store, uri, keep_ms=60_000).kept, "what is no erasure keeps as ever"
+        for each in (uri, other):
+            assert restored(each, tmp_path / f"of {each.name}")
+        assert restored(uri, tmp_path / "again") == ids(store)
+
+
+def test_an_erasure_that_a_ship_did_not_see_reaches_the_next_one(tmp_path: Path) -> None:
+    """It ended while one ship ended: that counts as one that knew nothing of it."""
+    uri, secret = tmp_path / "away", b"4711-secret"
+    with filled(tmp_path / "store") as store:
+        erased = store.stream("erased")
+        erased.add_many([{"a": secret, "n": str(n)} for n in range(ROWS)])
+        ship(store, uri, keep_ms=60_000)
+        erased.trim(max_entries=0, approximate=False)
+        store.compact(full=True)
+
+        def erase() -> None:
+            count_erasure(LOCAL, tmp_path / "store")
+
+        with at_once(1, erase) as progress:
+            assert ship(store, uri, progress, keep_ms=60_000).kept
+        assert objects_with(uri, secret)
+        assert ship(store, uri, keep_ms=60_000).kept == 0
+        assert objects_with(uri, secret) == []
+
+
+def test_a_take_over_keeps_nothing_of_the_other(tmp_path: Path) -> None:
+    """It cannot know what the other erased."""
+    uri, secret = tmp_path / "away", b"4711-secret"
+    with filled(tmp_path / "store") as store:
+        erased = store.stream("erased")
+        erased.add_many([{"a": secret, "n": str(n)} for n in range(ROWS)])
+        ship(store, uri, keep_ms=60_000)
+        erased.trim(max_entries=0, approximate=False)
+        store.compact(purge=True)
+        store.backup(tmp_path / "copy")
+    with logstore.open(tmp_path / "copy", background=False) as store:
+        assert ship(store, uri, take_over=True, keep_ms=60_000).kept == 0
+    assert objects_with(uri, secret) == []
 
 
 def test_an_object_that_was_changed_is_sent_again(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ cdef class CommitLane(HoldingLane):
         cdef u8* w = self.wake
         ls_store(w + W_OWNER, self.owner[0])
         ls_store(w + W_OWNER + 8, self.owner[1])
-        if ls_load(w + W_FAILED) or ls_load(w + W_PROGRESS) or w[W_FULL]:
+        if ls_load(w + W_FAILED) or ls_load(w + W_PROGRESS) or ls_load(w + W_FULL):
             return False        # a failed sync, a dead writer's commit, a full disk
         if not self.stand(start) or now_ns - self.looked_ns >= self.look_ns:
             return False

@@ -16,7 +16,7 @@ from logstore import format as fmt
 from logstore.codec import codec_name
 from logstore.engine.reading.reader_interface import NODES_MAX_BYTES
 from logstore.engine.shm import commit_words, wait_words
-from logstore.errors import UsageError
+from logstore.loading import built_of_others
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -36,11 +36,7 @@ def native_module(name: str) -> ModuleType | None:
         return None
     other = _other_number(found)
     if other:
-        raise UsageError(
-            f"{found.__file__} was compiled from other sources than those that are here ({other} "
-            "is not the same): build it again, as 'pip install .' does, or run without it: "
-            "LOGSTORE_CODEC=pure"
-        )
+        raise built_of_others(found, other)
     return found
 
 

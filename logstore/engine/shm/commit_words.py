@@ -1,15 +1,16 @@
 """WAKE: a mapped file of words that all processes of a store share.
 
-Invariants: words change only under the writer lock, but for the two that only grow safer when
-stale (``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); ``indexed_upto`` is
-a lower bound of what LMDB has committed in the generation that is valid; a word is stored and
-loaded whole, since others read it without the lock; ``in_progress`` is stored last, so that a
-process killed among the words leaves it set; the file is fully allocated and created by rename;
-only ``failed_at`` is looked at after the last process is gone. Every process that has the store
-open holds a flock on the file that it mapped, shared, for as long as it is mapped: a file that
-nobody holds is not theirs, whatever stands in it. Who has read words and is about to act on them
-asks whether they were ``lost``. What readers wait on stands behind the words (``shm.wait_words``).
-Knows nothing of frames or of the index.
+Invariants: words change only under the writer lock, but for the two that only grow safer when stale
+(``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); ``indexed_upto`` is a
+lower bound of what LMDB has committed in the generation that is valid; a word is stored and loaded
+whole, and in order (``mapped.words``), since others read it without the lock; ``in_progress`` is
+stored last, so that a process killed among the words leaves it set; the file is fully allocated and
+created by rename; only ``failed_at`` is looked at after the last process is gone. Every process
+that has the store open holds a flock on the file that it mapped, shared, for as long as it is
+mapped: a file that nobody holds is not theirs, whatever stands in it. Who has read words and is
+about to act on them asks whether they were ``lost``. Who has not the store open believes nothing of
+what stands in the file unless it ``is_itself``. What readers wait on stands behind the words
+(``shm.wait_words``). Knows nothing of frames or of the index.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import struct
 from pathlib import Path
 from typing import Any, Final
 
-from logstore import mapped
+from logstore import fsinfo, mapped
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex
 from logstore.engine.shm.wait_words import WAITERS_OFFSET, Waits
@@ -29,7 +30,7 @@ from logstore.tuples import NamedTuple
 
 MAGIC = b"LGSTWAK\x09"
 SIZE_BYTES = 160 * 1024
-# Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
+# Of copies of the words, as they were read from the file.
 _WORDS: Final = struct.Struct("@7Q")
 _ONE: Final = struct.Struct("@Q")
 _TWO: Final = struct.Struct("@2Q")
@@ -51,6 +52,9 @@ _READERS_OFFSET: Final = _COMPACTED_OFFSET + 16
 _COUNT_OFFSET: Final = _READERS_OFFSET + 8
 _WAITING_OFFSET: Final = 192  # a cache line of its own
 _LOCK_FILE_OFFSET: Final = 256
+_MADE_AS_OFFSET: Final = _LOCK_FILE_OFFSET + 8
+_MADE_AS: Final = struct.Struct("@4Q")
+_END: Final = _MADE_AS_OFFSET + _MADE_AS.size  # what readers wait on is behind it
 WAIT_SLICE_S = 0.005
 
 
@@ -66,6 +70,7 @@ class LogWords(NamedTuple):
     in_progress: int  # number of the commit that is being written; 0: none
 
 
+_LOG_WORDS: Final = len(LogWords._fields)
 # Of a tuple that is there: 2,000 instructions less than to call the class, in every commit.
 _new: Final = tuple.__new__
 
@@ -163,21 +168,21 @@ class _Word:
         wake._words[self._at] = value  # noqa: SLF001
 
 
-class _TwoWords:
-    """Two words as an attribute of ``Wake``, each loaded and stored whole."""
+class _SomeWords:
+    """Words that stand together as an attribute of ``Wake``, each loaded and stored whole."""
 
-    __slots__ = ("_at",)
+    __slots__ = ("_at", "_end")
 
-    def __init__(self, offset: int) -> None:
-        self._at = offset >> 3
+    def __init__(self, offset: int, count: int) -> None:
+        self._at, self._end = offset >> 3, (offset >> 3) + count
 
-    def __get__(self, wake: Wake, _wakes: type[Wake]) -> tuple[int, int]:
+    def __get__(self, wake: Wake, _wakes: type[Wake]) -> tuple[int, ...]:
+        return wake._words.some(self._at, self._end - self._at)  # noqa: SLF001
+
+    def __set__(self, wake: Wake, values: tuple[int, ...]) -> None:
         words = wake._words  # noqa: SLF001
-        return words[self._at], words[self._at + 1]
-
-    def __set__(self, wake: Wake, values: tuple[int, int]) -> None:
-        words = wake._words  # noqa: SLF001
-        words[self._at], words[self._at + 1] = values
+        for at, value in zip(range(self._at, self._end), values, strict=True):
+            words[at] = value
 
 
 class Wake:
@@ -197,7 +202,7 @@ class Wake:
         if fs is not None:
             self._map, self.file_id = _mapped(fs, path, hold=hold, join=join)
             self._guard = mapped.guard_memory(self._map)
-        self._words = memoryview(self._map).cast("Q")
+        self._words = mapped.words(self._map)
         self._address = mapped.address_of(self._map)
         self.waits = Waits(memoryview(self._map), self._address)
 
@@ -223,7 +228,7 @@ class Wake:
         temporary = path.with_name(path.name + ".tmp")
         fresh = bytearray(SIZE_BYTES)
         fresh[: len(MAGIC)] = MAGIC
-        _ONE.pack_into(fresh, _FAILED_OFFSET, failed_at)
+        fresh[_FAILED_OFFSET : _FAILED_OFFSET + _ONE.size] = _ONE.pack(failed_at)
         try:
             file = fs.open_new(temporary)
             try:
@@ -277,6 +282,23 @@ class Wake:
         return LogWords._make(_WORDS.unpack_from(data, _LOG_OFFSET))
 
     @staticmethod
+    def is_itself(fs: FileSystem, path: Path, *, mounted: bool) -> bool:
+        """Whether it is, by device, inode and creation time, the file that its first opener mapped,
+        and no copy of it, nor the one of a snapshot of its disk; read without mapping.
+
+        ``mounted``: and is reached by the same mount, too. Else it may be a snapshot that was
+        mounted in the place of what it is of: that has even the same device number then.
+        """
+        data = _first_bytes(fs, path, _END)
+        if len(data) < _END or data[: len(MAGIC)] != MAGIC:
+            return False
+        made = _MADE_AS.unpack_from(data, _MADE_AS_OFFSET)
+        found = fsinfo.file_identity(path)
+        if mounted:
+            return all(found) and found == made
+        return found[2] != 0 and found[1:] == made[1:]
+
+    @staticmethod
     def last_compaction(fs: FileSystem, path: Path) -> tuple[int, int]:
         """``compacted``, read without mapping; 0, 0 if there is no such file."""
         at_ms, size = _TWO.unpack_from(_looked_at(fs, path), _COMPACTED_OFFSET)
@@ -312,14 +334,14 @@ class Wake:
     # -- the log ------------------------------------------------------------------------------
     def log(self) -> LogWords:
         """Where the log stands."""
-        return _new(LogWords, _WORDS.unpack_from(self._map, _LOG_OFFSET))
+        return _new(LogWords, self._words.some(_LOG_OFFSET >> 3, _LOG_WORDS))
 
     def set_log(self, words: LogWords) -> None:
         """Publish where the log stands."""
         self._store(_LOG_OFFSET, words)
 
     def _store(self, offset: int, values: tuple[int, ...]) -> None:
-        """Set words, one by one: what packs them writes zeros first, which others would read."""
+        """Set words, one by one, in this order."""
         for at, value in enumerate(values, offset >> 3):
             self._words[at] = value
 
@@ -395,24 +417,24 @@ class Wake:
     @property
     def owner(self) -> tuple[int, int]:
         """Pid and start time (clock ticks since boot) of the last taker of the writer lock."""
-        pid, start = _TWO.unpack_from(self._map, _OWNER_OFFSET)
+        pid, start = self._words.some(_OWNER_OFFSET >> 3, 2)
         return pid, start
 
     def set_owner(self, packed: bytes) -> None:
         """Name the taker of the writer lock: two packed words."""
-        self._map[_OWNER_OFFSET : _OWNER_OFFSET + 16] = packed
+        self._store(_OWNER_OFFSET, _TWO.unpack(packed))
 
     # The pid namespace of the processes that have the store open.
     namespace = _Word(_NAMESPACE_OFFSET)
 
     # Inodes of the valid generation's two files; 0, 0: not known.
-    index_files = _TwoWords(_INDEX_FILES_OFFSET)
+    index_files = _SomeWords(_INDEX_FILES_OFFSET, 2)
 
     # How many segments were dropped: when it changes, close stale maps.
     dropped = _Word(_DROPPED_OFFSET)
 
     # When compaction last gave space back (unix ms), and how many bytes it gave in all.
-    compacted = _TwoWords(_COMPACTED_OFFSET)
+    compacted = _SomeWords(_COMPACTED_OFFSET, 2)
 
     # Counts up when a process opened the index, or freed waiters of its readers: if somebody had
     # taken a living process's lock away, its waiters are gone from then on (``reopen``).
@@ -424,17 +446,21 @@ class Wake:
     @property
     def full(self) -> bool:
         """Whether the space set aside was given up: what only adds must wait."""
-        return bool(self._map[_FULL_OFFSET])
+        return self._words[_FULL_OFFSET >> 3] != 0
 
     @full.setter
     def full(self, value: bool) -> None:
-        self._map[_FULL_OFFSET] = value
+        self._words[_FULL_OFFSET >> 3] = value
 
     # When the next scheduled entry of all streams is due (unix ms); 0: there is none.
     next_due_ms = _Word(_DUE_OFFSET)
 
     # The inode of LOCK, as the first opener found it.
     lock_file = _Word(_LOCK_FILE_OFFSET)
+
+    # What the first opener found this file to be (``fsinfo.file_identity``): a copy says the same,
+    # and is another file.
+    made_as = _SomeWords(_MADE_AS_OFFSET, 4)
 
     # -- waiting for the writer lock ----------------------------------------------------------
     def announce_waiting(self) -> None:
@@ -451,7 +477,7 @@ class Wake:
         The one that wakes marks once more that somebody waits, tries, and wakes the next. True if
         somebody waited for LOCK.
         """
-        waited: bool = self._map[_WAITING_OFFSET] != 0
+        waited = self._words[_WAITING_OFFSET >> 3] != 0
         if waited:
             self._words[_WAITING_OFFSET >> 3] = 0
             futex.wake(self._address + _WAITING_OFFSET, 1)

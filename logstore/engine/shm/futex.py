@@ -17,14 +17,13 @@ import time
 from functools import cache
 from typing import Any
 
-from logstore.mapped import NATIVE
+from logstore.mapped import FUTEX_CALLS, NATIVE, system_fence
 
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1  # shared between processes: without FUTEX_PRIVATE_FLAG
-_CALLS = {"x86_64": 202, "aarch64": 98}
 _POLL_S, _POLL_MAX_S = 0.001, 0.032  # between two looks where there is no futex
 WAKE_ALL = (1 << 31) - 1
 
-_call = _CALLS.get(os.uname().machine) if sys.platform == "linux" else None
+_call = FUTEX_CALLS.get(os.uname().machine) if sys.platform == "linux" else None
 
 
 @cache
@@ -70,7 +69,13 @@ def fence(address: int) -> None:
     """What was stored before is seen by all before what is loaded after: the kernel does so before
     it looks for sleepers, here on a word on which nobody sleeps.
     """
-    wake(address, 1)
+    if NATIVE is not None or _call is not None:
+        wake(address, 1)
+    elif (barrier := _barrier()) is not None:
+        barrier()
+
+
+_barrier = cache(system_fence)
 
 
 def wake(address: int, count: int = WAKE_ALL) -> int:

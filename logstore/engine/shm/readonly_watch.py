@@ -23,7 +23,7 @@ from logstore.engine.shm.commit_words import MAGIC, SIZE_BYTES
 from logstore.engine.shm.wait_words import CALL_MS, every_offset
 from logstore.errors import FileSystemError
 from logstore.fs import FileSystem
-from logstore.mapped import guard_memory
+from logstore.mapped import HALF_BYTES, guard_memory, words
 
 LOOK_S = CALL_MS / 1000
 BUSY_S = 3 * LOOK_S  # without news for so long it sleeps
@@ -52,8 +52,8 @@ class WakeWatch:
     """The mapped file."""
 
     def __init__(self, memory: memoryview, address: int) -> None:
-        self._words = memory.cast("I")
-        self._longs = memory.cast("Q")
+        self._words = words(memory, HALF_BYTES)
+        self._longs = words(memory)
         self._address = address
         self._news_s = time.monotonic()
         self._seen = self.published()

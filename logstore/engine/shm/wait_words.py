@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 from zlib import crc32
 
+from logstore import mapped
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex
 from logstore.engine.shm.waiters import (
@@ -55,7 +56,7 @@ def every_offset() -> int:
     return BUCKETS_OFFSET + EVERY * BUCKET_BYTES
 
 
-def _poke(longs: memoryview[int], words: memoryview[int], address: int) -> None:
+def _poke(longs: mapped.Words, words: mapped.Words, address: int) -> None:
     at = BUCKETS_OFFSET + EVERY * BUCKET_BYTES
     if longs[at + _UNTIL >> 3] >= monotonic_ms():
         words[at >> 2] = (words[at >> 2] + 1) & 0xFFFFFFFF
@@ -66,8 +67,8 @@ class Waits:
     """The words, in memory that all processes of a store share."""
 
     def __init__(self, memory: memoryview, address: int) -> None:
-        self._words = memory.cast("I")
-        self._longs = memory.cast("Q")
+        self._words = mapped.words(memory, mapped.HALF_BYTES)
+        self._longs = mapped.words(memory)
         self._address = address
         # Not a method of this: what refers to itself keeps WAKE mapped until it is collected.
         self._poke = partial(_poke, self._longs, self._words, address)

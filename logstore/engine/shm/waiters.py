@@ -39,6 +39,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 
+from logstore import mapped
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex, process_identity
 from logstore.ids import StreamID
@@ -50,7 +51,6 @@ TABLE_BYTES = 64 + WAITERS_MAX * WAITER_BYTES  # a head says up to which record 
 FREE, IDLE, WAITING = 0, 1, 2
 SERVED = 3  # in the commit of another: what it got is in its mailbox (``shm.mailbox``)
 NEW_ONLY = (1 << 64) - 1  # the minimum idle time of who wants new entries only
-# Native: the fields stand at their own size, each is stored and loaded whole.
 _RECORD = struct.Struct("@IIQQQQQIQ")
 _WORD, _STATE, _TICKET, _KEY, _PID, _START, _BEAT, _BUCKET, _MIN_IDLE = (
     0,
@@ -122,10 +122,9 @@ class Waiters:
     """The table, in memory that all processes of a store share."""
 
     def __init__(self, memory: memoryview, address: int, poke: Callable[[], object] = bool) -> None:
-        self._memory = memory
         self._poke = poke  # wake threads that watch many waiters
-        self._words = memory.cast("I")
-        self._longs = memory.cast("Q")
+        self._words = mapped.words(memory, mapped.HALF_BYTES)
+        self._longs = mapped.words(memory)
         self._address = address
         self._self = struct.unpack("<QQ", process_identity.packed_self())
         self._mine: dict[int, int] = {}  # numbers of the records of this process, and their tickets
@@ -144,7 +143,11 @@ class Waiters:
 
     def record(self, number: int) -> WaiterRecord:
         """One record."""
-        return WaiterRecord._make((*_RECORD.unpack_from(self._memory, self._at(number)), number))
+        words, longs, at = self._words, self._longs, self._at(number)
+        # The state first: what was stored before it is there then.
+        begins, middle = words.some(at >> 2, 2), longs.some(at + _TICKET >> 3, 5)
+        ends = (words[at + _BUCKET >> 2], longs[at + _MIN_IDLE >> 3], number)
+        return WaiterRecord._make((*begins, *middle, *ends))
 
     def _records(self) -> Iterator[WaiterRecord]:
         return (self.record(number) for number in range(self._used()))
@@ -500,7 +503,6 @@ class SavedWaiters:
 
 
 MAILBOX_BYTES = 64
-_MAILBOX = struct.Struct("@8Q")
 _BOX_STATE, _BOX_CONSUMER, _BOX_COUNT = 0, 1, 2  # words of a mailbox
 NOTHING, OFFERED, GIVEN = 0, 1, 2
 NO_ONE = 0  # as a consumer's number: nothing is to be handed to this one, it comes itself
@@ -533,8 +535,7 @@ class Mailboxes:
     """All of them, in memory that the processes of a store share."""
 
     def __init__(self, memory: memoryview) -> None:
-        self._memory = memory
-        self._longs = memory.cast("Q")
+        self._longs = mapped.words(memory)
 
     def set_taker(self, number: int, consumer: int, most: int) -> None:
         """From now on this consumer takes so many; with ``NO_ONE`` its owner comes itself."""
@@ -572,4 +573,4 @@ class Mailboxes:
 
     def read(self, number: int) -> Mailbox:
         """One mailbox."""
-        return Mailbox._make(_MAILBOX.unpack_from(self._memory, number * MAILBOX_BYTES))
+        return Mailbox._make(self._longs.some(number * MAILBOX_BYTES >> 3, MAILBOX_BYTES >> 3))
