@@ -56,7 +56,7 @@ def test_bytes_given_back_by_a_run_are_counted(store: Store) -> None:
 
 
 def test_a_name_that_went_is_gone_for_good(store: Store) -> None:
-    """The hint goes first, then its segment, then both are durable."""
+    """What is derived goes first, then the segment, then all is durable."""
     engine = store._engine()
     store.compact(threshold=0.0)
     number = min(file_names.segments(LOCAL, engine.path))

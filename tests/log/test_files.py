@@ -20,7 +20,7 @@ from logstore.errors import (
     SnapshotExpiredError,
 )
 from logstore.fs import LOCAL, FileSystem
-from logstore.log import (
+from logstore.log import (, whole_file
     chain,
     checkpoint_file,
     file_names,
@@ -160,10 +160,10 @@ def test_a_hint_is_written_by_one_at_a_time(store: Path) -> None:
     temporary = path.with_name(path.name + file_names.TEMPORARY)
     other = fs.open(temporary, write=True, create=True)
     assert other.try_lock(exclusive=False)
-    hint._write_alone(fs, path, b"ours")
+    whole_file.write_alone(fs, path, b"ours")
     assert not path.exists()
     other.close()
-    hint._write_alone(fs, path, b"ours")
+    whole_file.write_alone(fs, path, b"ours")
     assert path.read_bytes() == b"ours"
     assert not temporary.exists()
 
