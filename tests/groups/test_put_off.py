@@ -76,7 +76,7 @@ def test_it_can_be_acked_claimed_and_deleted_as_all_that_is_pending(tmp_path: Pa
         assert worked(group) == [4]  # what b has is b's
 
 
-def test_what_is_shown_of_it(tmp_path: Path) -> None:
+def test_info_shows_when_it_is_due(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (store, group, clock):
         group.read("a")[0].nack(delay=DELAY_S)
         for passed_ms, idle_s in ((0, 0), (DELAY_MS + 5000, 5)):
