@@ -815,9 +815,9 @@ class Group(Generic[T]):
                 as high as it goes.
             retry_count: sets the delivery count instead.
             force: give back also entries that are not pending.
-            delay: seconds, timedelta or "1h" until they are delivered again, to who reads by
-                ``min_idle`` of the group, which it needs; 0: at once. None: what is set as
-                ``backoff``, with "fail".
+            delay: seconds, timedelta or "1h" until they are offered again, to who would get them
+                now without it: workers, and who reads by ``min_idle``; 0: at once. None: what is
+                set as ``backoff``, with "fail".
             error: why, as text; it goes to the dead letter stream with the entry.
             sync: a stronger promise than the store's, for this commit.
 

@@ -37,6 +37,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import read
 from logstore.engine.txn import nodes
+from logstore.engine.txn.pel import due_of
 from logstore.errors import OptionError, ReadOnlyError, StreamNotFoundError
 from logstore.features.idempotent_ids import ProducerRows
 from logstore.features.schedule_rows import ScheduleRows
@@ -44,7 +45,7 @@ from logstore.features.setting_rows import SettingRows
 from logstore.features.ttl_rows import ExpiryRows
 from logstore.format import position_parts
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.group_keys import NO_ONE, ConsumerRecord, PendingRun
+from logstore.index.group_keys import NO_ONE, NOBODY, ConsumerRecord, PendingRun
 from logstore.index.group_txn import LAST
 from logstore.index.keys import SegmentRow, StreamRecord
 from logstore.log import file_names as names
@@ -667,6 +668,8 @@ class GatheringGroup(Generic[T]):
         id = StreamID(ms, seq)
         if who == NO_ONE:  # its time is its place in the line
             return FullPendingEntry(id, None, None, count, delivered_ms=None)
+        if self._names.get(who) == self._opened.text(NOBODY) and due_of(time_ms) >= 0:
+            time_ms = due_of(time_ms)
         idle = elapsed(self._now_ms - time_ms)
         return FullPendingEntry(id, self._names.get(who), idle, count, delivered_ms=time_ms)
 

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.groups import admin, deliver
+from logstore.engine.groups import admin
 from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.snapshots import snapshot
+from logstore.engine.txn import pel
 from logstore.index import group_keys, group_txn
 from tests import seeds
 from tests.engine.lane_log import LANE_ONLY, Store, counts, made, told_by, told_by_log
@@ -68,7 +69,7 @@ def test_a_group_is_the_lanes_again_behind_a_commit_of_the_pipeline(
 def test_numbers_of_groups_are_those_of_python() -> None:
     layout = native_or_none.group_layout()
     for name in list(layout):
-        homes = (group_keys, admin, deliver, group_txn)
+        homes = (group_keys, admin, pel, group_txn)
         assert layout.pop(name) == next(vars(home)[name] for home in homes if name in vars(home))
 
 

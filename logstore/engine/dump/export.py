@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from functools import partial
 
 from logstore.codec import codec
+from logstore.codec.pending_run import EVERYONE
 from logstore.engine.dump import dumped_ids
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.txn import nodes, pel
+from logstore.engine.txn import nodes
 from logstore.errors import (
     CorruptionError,
     DamagedStoreError,
@@ -266,12 +267,12 @@ def group_value(view: Snapshot, group: GroupRecord) -> GroupValue:
         places[consumer.number] = place
         made.consumers.append(ConsumerValue(consumer.name, consumer.seen_ms, consumer.active_ms))
     pending, line = PendingValue(), list[tuple[int, bytes]]()
-    for each in pel.by_id(txn, group.number):
-        id, time_ms = each.id.packed(), each.time_ms
-        if each.consumer == NO_ONE:
-            line.append((time_ms, id))
-            time_ms = 0
-        pending.add(id, time_ms, each.count, places[each.consumer])
+    for run in txn.runs(group.number):  # with the times that they have: also of what was put off
+        for ms, seq, owner, time_ms, count in run.between(run.first, run.last, EVERYONE):
+            id = StreamID(ms, seq).packed()
+            if owner == NO_ONE:
+                line.append((time_ms, id))
+            pending.add(id, time_ms if owner != NO_ONE else 0, count, places[owner])
     made.pending = pending
     made.nacked = [id for _, id in sorted(line)]
     return made

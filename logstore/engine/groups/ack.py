@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.groups.dead_letter import DeadLettering, Limit
-from logstore.engine.groups.deliver import COUNT_MAX, GIVEN_BACK_MS, redelivery_idle_ms
+from logstore.engine.groups.deliver import COUNT_MAX, redelivery_idle_ms
 from logstore.engine.streams import removal
 from logstore.engine.txn import pel
 from logstore.engine.txn.nodes import Lookup
-from logstore.engine.txn.pel import PendingEntry
+from logstore.engine.txn.pel import GIVEN_BACK_MS, PendingEntry
 from logstore.errors import NotOwnerError, OptionError
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, NOBODY, GroupRecord
@@ -220,23 +220,14 @@ def _count(before: int, mode: str) -> int:
 def _later(
     txn: WriteTxn, group: GroupRecord, mode: str, asked: NackDelay | None
 ) -> NackDelay | None:
-    """How long what is given back waits, and the idle time by which it is read; None: it does not.
-
-    Raises:
-        OptionError: nobody reads by an idle time, so that what waits would never come back.
-    """
+    """How long what is given back waits, and the idle time by which it is read (None: nothing is
+    set, so it joins the line of what was given back when its wait is over); None: it does not."""
     settings = txn.settings.group(group.number)
     if asked is None and mode == "fail" and settings.backoff_ms is not None:
         asked = NackDelay(settings.backoff_ms, settings.backoff_max_ms)
     if asked is None or not asked.first_ms:
         return None
-    idle_ms = redelivery_idle_ms(settings, asked.idle_ms)
-    if idle_ms is None:
-        raise OptionError(
-            "an entry that is given back for later goes to who reads by min_idle: give min_idle=30 "
-            "to consume, or set it for all with group.configure(min_idle=30)"
-        )
-    return NackDelay(asked.first_ms, asked.most_ms, idle_ms)
+    return asked._replace(idle_ms=redelivery_idle_ms(settings, asked.idle_ms))
 
 
 def _put_off(
@@ -246,18 +237,22 @@ def _put_off(
     items: dict[StreamID, tuple[int, int]],
     later: NackDelay,
 ) -> None:
-    """Have entries pending with nobody's name, and idle for long enough when their wait is over.
+    """Have entries pending with nobody's name, and idle for long enough when their wait is over,
+    or without an idle time to read by in the line of what was given back then.
 
     Not with consumer 0, whose entries are offered at once; and not with who had them, who would get
     them with its backlog.
     """
-    idle_ms = later.idle_ms or 0
     nobody = admin.consumer(txn, group, NOBODY)
     put_off: list[tuple[int, int, int, int]] = []
     for id in sorted(items):
         _, count = items[id]
         wait_ms = backoff_ms(later.first_ms, later.most_ms, count)
-        at_ms = max(GIVEN_BACK_MS, txn.now_ms + wait_ms - idle_ms)
+        due_ms = txn.now_ms + wait_ms
+        if later.idle_ms is None:
+            at_ms = pel.put_off_until(due_ms)
+        else:
+            at_ms = max(GIVEN_BACK_MS, due_ms - later.idle_ms)
         put_off.append((id.ms, id.seq, at_ms, count))
     txn.emit(
         frames.Claim(group.number, nobody.number, nobody.seen_ms, nobody.active_ms, tuple(put_off))

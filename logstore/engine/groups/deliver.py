@@ -12,6 +12,7 @@ what was delivered too often for its group is moved to its dead letter stream, n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from logstore.codec import codec
@@ -21,8 +22,10 @@ from logstore.engine.groups.dead_letter import DeadLettering, Limit
 from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.txn import group_view, nodes, pel
 from logstore.engine.txn.nodes import Lookup
+from logstore.engine.txn.pel import GIVEN_BACK_MS
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
+from logstore.index.group_txn import GroupTxn
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 from logstore.options import AMOUNT_MAX, GroupSettings
@@ -31,7 +34,6 @@ from logstore.tuples import NamedTuple
 _PACK_IDS: Final[Any] = codec().pack_ids
 _FIRST_DELIVERIES: Final[Any] = codec().first_deliveries
 GIVEN_BACK_ONLY = AMOUNT_MAX  # as a time to be idle: what somebody has is never idle for so long
-GIVEN_BACK_MS = 1 << 40  # places of what was given back are below, delivery times above
 
 
 def redelivery_idle_ms(
@@ -45,8 +47,9 @@ def redelivery_idle_ms(
 
 
 def idle_until_ms(now_ms: int, idle: int) -> int:
-    """An entry delivered at this time or before is idle for so long; one given back always is."""
-    least_ms = GIVEN_BACK_MS - 1 if now_ms >= GIVEN_BACK_MS else 0
+    """An entry delivered at this time or before is idle for so long; one given back is as soon as
+    it is in the line."""
+    least_ms = pel.joined_line(now_ms) if now_ms >= GIVEN_BACK_MS else 0
     return max(pel.delivered_until_ms(now_ms, idle), least_ms)
 
 
@@ -56,6 +59,24 @@ def redelivery_due_ms(delivered_ms: int, idle: int) -> int:
         return 0
     given_back = delivered_ms < GIVEN_BACK_MS <= idle
     return delivered_ms if given_back else delivered_ms + idle
+
+
+def claimable_first(
+    txn: GroupTxn, group: int, there: Callable[[StreamID], bool], first_id: StreamID, idle: int
+) -> tuple[int, int] | None:
+    """The delivery of what a read takes over first, and when it does; None: there is nothing."""
+    found = pel.oldest(txn, group, there, first_id)
+    if found is None:
+        return None
+    oldest_ms, due_ms = found
+    if due_ms < 0:
+        return oldest_ms, redelivery_due_ms(oldest_ms, idle)
+    held = None
+    if idle < GIVEN_BACK_MS:  # one of those that somebody has may be idle for long enough before
+        held = pel.oldest(txn, group, there, first_id, GIVEN_BACK_MS)
+    if held is not None and (held_ms := redelivery_due_ms(held[0], idle)) < due_ms:
+        return held[0], held_ms
+    return 0, due_ms
 
 
 COUNT_MAX = (1 << 63) - 1
@@ -202,7 +223,8 @@ def _claim_idle(
     lookup = Lookup(txn, record)
     taken: list[Delivered] = []
     first_id = ZERO_ID if dead_letters.clears else nodes.first_id(record)
-    for pending in pel.by_idle(txn.groups.index, group.number, until_ms, first_id):
+    index, now_ms = txn.groups.index, txn.now_ms
+    for pending in pel.by_idle(index, group.number, until_ms, first_id, due_ms=now_ms):
         if dead_letters.full:
             break
         items = lookup.fields(pending.id)

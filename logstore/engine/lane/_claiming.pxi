@@ -226,7 +226,7 @@ cdef class ClaimLane(GroupLane):
                 asked.alone and asked.deliveries_max >= 0 and who.pending):
             return None
         n = self.choose_pending(g, who, asked, ids, now_ms, start)
-        if n < 0:
+        if n < 0 or (not asked.gives_back and self.chose_put_off(n)):
             return None
         if asked.gives_back:
             given = n if self.decide_back(g, asked, n) else None
@@ -263,6 +263,14 @@ cdef class ClaimLane(GroupLane):
                 return n
             if self.known_runs > self.held_max or not self.learn_next(g, upto):
                 return -1
+
+    cdef bint chose_put_off(self, int64_t n) noexcept:
+        """Whether one of these may have been given back for later: `pel` knows when it is due."""
+        cdef int64_t i
+        for i in range(n):
+            if <u64>PUT_OFF_MS <= self.chosen[i].time_ms < <u64>GIVEN_BACK_MS:
+                return True
+        return False
 
     cdef int64_t choose_ids(self, Group g, ids, u64 upto) except -2:
         """Of some IDs those that are pending, in their order."""

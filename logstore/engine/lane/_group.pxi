@@ -6,6 +6,7 @@ cdef enum:
     SEEN_MS = 10            # a consumer that was seen so lately need not be written down once more
 
 cdef int64_t GIVEN_BACK_MS = <int64_t>1 << 40   # places of what was given back are below
+cdef int64_t PUT_OFF_MS = <int64_t>1 << 39      # from here up: of what joins their line later
 cdef int64_t COUNT_LIMIT = <int64_t>1 << 62
 cdef int64_t ANY_TIME_MS = 0x7fffffffffffffff   # no delivery is later
 cdef bytes NO_BOUND = b"\xff" * 16 + b"\x00"    # above every ID
@@ -20,7 +21,7 @@ def group_layout():
     """Numbers that stand in modules of Python, too, by the names that they have there."""
     return {
         "RUN_MAX_ENTRIES": PENDING_MAX, "ID_BYTES": ID_BYTES, "SEEN_MS": SEEN_MS,
-        "GIVEN_BACK_MS": GIVEN_BACK_MS, "END": NO_BOUND,
+        "GIVEN_BACK_MS": GIVEN_BACK_MS, "PUT_OFF_MS": PUT_OFF_MS, "END": NO_BOUND,
     }
 
 

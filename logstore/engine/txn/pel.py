@@ -4,6 +4,11 @@ Invariants: entries stand in runs, as ``runtime.group_state`` keeps them. A
 scan reads runs as they are needed and does not see what is changed meanwhile, so a decision scans
 first and emits frames after; the scan by idle time reads only runs that hold something old enough,
 oldest delivery first, and works alike in a write transaction and on a snapshot. Decides nothing.
+
+A run keeps one number for the time of an entry. It is the time of its last delivery; below
+``GIVEN_BACK_MS`` the entry is in the line of those that were given back: its place, or, of one that
+the consumer ``NOBODY`` has, from ``PUT_OFF_MS`` on when it joins the line (``put_off_until``). Such
+an entry is found with that moment as the time of its delivery: it is idle from then on.
 """
 
 from __future__ import annotations
@@ -13,11 +18,31 @@ from collections.abc import Callable, Iterator
 
 from logstore.codec.pending_run import EVERYONE, Due, end_below
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.group_keys import ID_BYTES
+from logstore.index.group_keys import ID_BYTES, NOBODY
 from logstore.index.group_txn import GroupTxn
 from logstore.tuples import NamedTuple
 
 LATEST_MS = (1 << 63) - 1
+GIVEN_BACK_MS = 1 << 40  # delivery times are not below
+PUT_OFF_MS = 1 << 39  # places are below
+PUT_OFF_UNIT_MS = 8  # so that the numbers from there on last until the year 2109
+
+
+def put_off_until(due_ms: int) -> int:
+    """The time, in a run, of nobody's entry that nobody is to get before this moment."""
+    return min(PUT_OFF_MS - -due_ms // PUT_OFF_UNIT_MS, GIVEN_BACK_MS - 1)
+
+
+def joined_line(now_ms: int) -> int:
+    """Of nobody's entries that were put off, those with this time or an earlier one are due."""
+    return min(PUT_OFF_MS + now_ms // PUT_OFF_UNIT_MS, GIVEN_BACK_MS - 1)
+
+
+def due_of(time_ms: int) -> int:
+    """When nobody's entry with this time, in a run, joins the line; -1: it was not put off."""
+    if not PUT_OFF_MS <= time_ms < GIVEN_BACK_MS:
+        return -1
+    return (time_ms - PUT_OFF_MS) * PUT_OFF_UNIT_MS
 
 
 class PendingEntry(NamedTuple):
@@ -34,12 +59,21 @@ class PendingEntry(NamedTuple):
         return max(0, now_ms - self.time_ms) if self.consumer else now_ms
 
 
+def _entry(
+    txn: GroupTxn, group: int, id: StreamID, consumer: int, time_ms: int, count: int
+) -> PendingEntry:
+    """An entry as a run has it, with the time that it counts from."""
+    if (due_ms := due_of(time_ms)) >= 0 and consumer == txn.consumer_number(group, NOBODY):
+        time_ms = due_ms
+    return PendingEntry(id, consumer, time_ms, count)
+
+
 def find(txn: GroupTxn, group: int, id: StreamID) -> PendingEntry | None:
     """One pending entry by ID."""
     packed = id.packed()
     run = txn.run_floor(group, packed)
     values = None if run is None else run.find(packed)
-    return None if values is None else PendingEntry(id, *values)
+    return None if values is None else _entry(txn, group, id, *values)
 
 
 def present(txn: GroupTxn, group: int, ids: bytes) -> bytes:
@@ -70,7 +104,7 @@ def by_id(
         if run.first > high:
             return
         for ms, seq, owner, time_ms, count in run.between(low, high, whose):
-            yield PendingEntry(StreamID(ms, seq), owner, time_ms, count)
+            yield _entry(txn, group, StreamID(ms, seq), owner, time_ms, count)
 
 
 ANY_TIME_MS = (1 << 63) - 1  # no delivery is later
@@ -83,19 +117,33 @@ def delivered_until_ms(now_ms: int, min_idle_ms: int) -> int:
 
 
 def by_idle(
-    txn: GroupTxn, group: int, until_ms: int, first_id: StreamID = ZERO_ID
+    txn: GroupTxn,
+    group: int,
+    until_ms: int,
+    first_id: StreamID = ZERO_ID,
+    due_ms: int | None = None,
 ) -> Iterator[PendingEntry]:
-    """Pending entries whose last delivery was at ``until_ms`` or before, oldest first.
+    """Pending entries whose last delivery was at ``until_ms`` or before, oldest first; of those
+    that were put off what is due at ``due_ms`` (None: ``until_ms``).
 
     Runs that end below ``first_id`` are passed over whole: what was trimmed may be many.
     """
+    for found in _by_idle(txn, group, until_ms, first_id):
+        time_ms, ms, seq, consumer, count = found
+        entry = _entry(txn, group, StreamID(ms, seq), consumer, time_ms, count)
+        if entry.time_ms == time_ms or entry.time_ms <= (until_ms if due_ms is None else due_ms):
+            yield entry
+
+
+def _by_idle(txn: GroupTxn, group: int, until_ms: int, first_id: StreamID) -> Iterator[Due]:
+    """As ``by_idle``, but by the times in the runs."""
     heap: list[Due] = []
     least = first_id.packed()
     for oldest_ms, first in txn.idle(group):
         # What follows in the index is not before this row, in time, or at the same time in its ID.
         here = (oldest_ms, *StreamID.unpacked(first))
         while heap and heap[0] < here:
-            yield _popped(heap)
+            yield heapq.heappop(heap)
         if oldest_ms > until_ms:
             break
         run = txn.run_floor(group, first)
@@ -104,34 +152,35 @@ def by_idle(
         heap += run.due(until_ms)
         heapq.heapify(heap)
     while heap:
-        yield _popped(heap)
+        yield heapq.heappop(heap)
 
 
 def oldest(
-    txn: GroupTxn, group: int, there: Callable[[StreamID], bool], first_id: StreamID = ZERO_ID
-) -> int | None:
-    """The earliest delivery of a pending entry that is still there; None if none is.
+    txn: GroupTxn,
+    group: int,
+    there: Callable[[StreamID], bool],
+    first_id: StreamID = ZERO_ID,
+    since_ms: int = 0,
+) -> tuple[int, int] | None:
+    """The earliest time, ``since_ms`` or later, that a run has of a pending entry that is still
+    there, and when that joins the line (-1: it was not put off); None if none is.
 
     Reads the run that begins with the earliest, and others only if what it holds is gone, as all
     below ``first_id`` is.
     """
-    earliest_ms: int | None = None
+    earliest: tuple[int, int] | None = None
     least = first_id.packed()
     for oldest_ms, first in txn.idle(group):
-        if earliest_ms is not None and oldest_ms >= earliest_ms:
+        if earliest is not None and oldest_ms >= earliest[0]:
             break
         run = txn.run_floor(group, first)
         if run is None or run.last < least:
             continue
-        for time_ms, ms, seq, *_ in sorted(run.due(LATEST_MS)):
-            if earliest_ms is not None and time_ms >= earliest_ms:
+        for time_ms, ms, seq, consumer, count in sorted(run.due(LATEST_MS)):
+            if earliest is not None and time_ms >= earliest[0]:
                 break
-            if there(StreamID(ms, seq)):
-                earliest_ms = time_ms
+            if time_ms >= since_ms and there(id := StreamID(ms, seq)):
+                counted_ms = _entry(txn, group, id, consumer, time_ms, count).time_ms
+                earliest = time_ms, -1 if counted_ms == time_ms else counted_ms
                 break
-    return earliest_ms
-
-
-def _popped(heap: list[Due]) -> PendingEntry:
-    time_ms, ms, seq, consumer, count = heapq.heappop(heap)
-    return PendingEntry(StreamID(ms, seq), consumer, time_ms, count)
+    return earliest

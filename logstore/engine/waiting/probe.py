@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from logstore.codec import codec
 from logstore.engine.groups import admin, dead_letter, deliver
-from logstore.engine.groups.deliver import GIVEN_BACK_MS
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.waiters import NEW_ONLY
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.txn import nodes, pel
+from logstore.engine.txn import nodes
 from logstore.engine.txn.nodes import Lookup
+from logstore.engine.txn.pel import GIVEN_BACK_MS
 from logstore.features.setting_rows import SettingRows
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import GroupRecord
@@ -68,8 +68,9 @@ def probe(
     clears = dead_letter.clears(settings)  # then what is gone is there for a read, too
     among = _anything if clears else Lookup(view, record).__contains__
     first_id = ZERO_ID if clears else nodes.first_id(record)
-    oldest_ms = pel.oldest(view.index.groups, found.number, among, first_id)
-    at_ms = None if oldest_ms is None else deliver.redelivery_due_ms(oldest_ms, idle_ms)
+    groups = view.index.groups
+    first_due = deliver.claimable_first(groups, found.number, among, first_id, idle_ms)
+    oldest_ms, at_ms = (None, None) if first_due is None else first_due
     return AvailableEntries(found.number, fresh, min_idle, oldest_ms, at_ms)
 
 

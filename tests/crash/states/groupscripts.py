@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import logstore
+from logstore.engine.txn import pel
 from logstore.index.group_keys import NOBODY
 from logstore.log import file_names
 from tests.crash.states.model import pairs, value
@@ -83,17 +84,22 @@ def nack(n: int, mode: str) -> Do:
     )  # fmt: skip
 
 
-def put_off(n: int, ms: int, delay_ms: int) -> Do:
-    """Given back for later: nobody's, and idle for long enough when it is time."""
+def put_off(n: int, ms: int, delay_ms: int, group: str = "g") -> Do:
+    """Given back for later: nobody's, and idle for long enough when it is time; without an idle
+    time to read by, idle from then on."""
 
     def model(model: Group, stream: Stream, now: int) -> None:
         model.consumer(NOBODY, now)
         count = model.pending[n, 1].count
-        at = now + delay_ms * 2 ** (count - 1) - model.min_idle_ms
+        at = now + delay_ms * 2 ** (count - 1)
+        if model.min_idle_ms is None:
+            at = pel.due_of(pel.put_off_until(at))
+        else:
+            at -= model.min_idle_ms
         model.pending[n, 1] = Held(NOBODY, at, count)
 
     return at_ms(ms, on(
-        f"put off {n}", lambda of: of.nack((n, 1), delay=delay_ms / 1000), model
+        f"put off {n}", lambda of: of.nack((n, 1), delay=delay_ms / 1000), model, group
     ))  # fmt: skip
 
 
@@ -177,7 +183,7 @@ def _destroyed(model: StoreModel) -> None:
 
 GROUPS = (
     batch("s", 1, 9), make("g"), make("h", (2, 1)), read("a", 4, 100), read("h1", 3, 150, "h"),
-    ack(3), nack(2, "fail"), nack(4, "silent"), claim("b", 1, 300),
+    ack(3), nack(2, "fail"), nack(4, "silent"), put_off(5, 200, 5000, "h"), claim("b", 1, 300),
     at_ms(350, on("consumer", lambda of: of.add_consumer("idle"),
                   lambda model, stream, now: model.consumer(b"idle", now))),
     claim("c", 1, 400), CHECKPOINT, autoclaim("b", 2, 700),
