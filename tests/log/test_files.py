@@ -20,7 +20,7 @@ from logstore.errors import (
     SnapshotExpiredError,
 )
 from logstore.fs import LOCAL, FileSystem
-from logstore.log import (, whole_file
+from logstore.log import (
     chain,
     checkpoint_file,
     file_names,
@@ -30,6 +30,7 @@ from logstore.log import (, whole_file
     shipfile,
     storefile,
     versioned,
+    whole_file,
 )
 from logstore.log.chain import Link
 from logstore.log.pinfile import Pin
