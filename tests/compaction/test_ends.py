@@ -67,7 +67,7 @@ def test_a_name_that_went_is_gone_for_good(store: Store) -> None:
     fs.remove = lambda path: (gone.append(path.name), real(path))[1]  # type: ignore[method-assign]
     segment_rewrite.unlink(engine, number)
     engine.fs = LOCAL
-    paths = file_names.hint(engine.path, number), file_names.segment(engine.path, number)
+    paths = file_names.of_segment(engine.path, number)
     assert gone == [path.name for path in paths]
     assert not any(path.exists() for path in paths)
     assert fs.done == [("directory", file_names.LOG)]

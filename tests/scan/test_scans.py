@@ -174,9 +174,11 @@ def test_nodes_and_streams_where_nothing_can_hold_are_not_read(
     walks = []
     whole = live.StreamScan.__init__
 
-    def init(self: Any, engine: Any, name: bytes, start: StreamID, end: StreamID) -> None:
+    def init(
+        self: Any, engine: Any, name: bytes, start: StreamID, end: StreamID, skipping: Any
+    ) -> None:
         walks.append((name, start, end))
-        whole(self, engine, name, start, end)
+        whole(self, engine, name, start, end, skipping)
 
     monkeypatch.setattr(live.StreamScan, "__init__", init)
     where = [("stream", "==", "race:b"), ("ms", ">", 10), ("id", "<", "20-5"), ("speed", ">", 1)]

@@ -47,9 +47,11 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, int, int]]:
     found: list[tuple[bytes, int, int]] = []
     whole = live.StreamScan.__init__
 
-    def init(self: Any, engine: Any, name: bytes, start: StreamID, end: StreamID) -> None:
+    def init(
+        self: Any, engine: Any, name: bytes, start: StreamID, end: StreamID, skipping: Any
+    ) -> None:
         found.append((name, start.ms - BEGIN_MS, end.ms - BEGIN_MS))
-        whole(self, engine, name, start, end)
+        whole(self, engine, name, start, end, skipping)
 
     monkeypatch.setattr(live.StreamScan, "__init__", init)
     return found
