@@ -17,6 +17,7 @@ from typing import Any, Literal, Unpack, overload
 
 from logstore.api import arguments
 from logstore.api.arguments import AddOptions, RowOptions
+from logstore.api.configuring import stream_codec
 from logstore.api.entry import IDRuns
 from logstore.api.opening import OpenStore
 from logstore.api.scheduling import ScheduleKey, ScheduleOptions
@@ -25,7 +26,6 @@ from logstore.api.values import ValueCodec, Values, built_in, value_codec
 from logstore.codec import Row
 from logstore.engine.features import setting_changes
 from logstore.engine.streams.add import check_expected
-from logstore.features.setting_rows import SettingRows
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
 
 
@@ -116,7 +116,7 @@ class CodedStream(Stream[Any]):
     def _look(self) -> bool:
         """Whether the codec is kept with the stream; OptionError if another one is."""
         if not self._kept:
-            kept = _kept(self._opened, self._name)
+            kept = stream_codec(self._opened, self._name)
             setting_changes.check_codec(kept, self._codec.codec.name)
             self._kept = kept is not None
         return self._kept
@@ -138,16 +138,6 @@ class CodedStream(Stream[Any]):
             self._kept = self._opened.commit(step)
 
 
-def _kept(opened: OpenStore[Any], name: bytes) -> str | None:
-    """The codec that is kept with a stream."""
-
-    def look(view: Any) -> str | None:
-        record = view.record(name)
-        return None if record is None else SettingRows(view.index).stream(record.number).codec
-
-    return opened.view(look)
-
-
 def _again(opened: OpenStore[Any], name: bytes, codec: ValueCodec) -> CodedStream:
     return CodedStream(opened, name, codec)
 
@@ -159,5 +149,5 @@ def stream(opened: OpenStore[Any], name: bytes, codec: object) -> CodedStream:
 
 def as_kept(opened: OpenStore[Any], name: bytes) -> Stream[Any]:
     """A handle with the codec that is kept with the stream, if it is one of those known here."""
-    codec = built_in(_kept(opened, name))
+    codec = built_in(stream_codec(opened, name))
     return Stream(opened, name) if codec is None else CodedStream(opened, name, codec)

@@ -192,10 +192,12 @@ def matching_text(
     encoding: str | None,
     values: Values | TypedValues | None,
     schema: Schema | None,
+    kept: Callable[[], Callable[[bytes], Any] | None],
 ) -> Matching:
     """What finds the entries of a stream for which the text of a condition holds.
 
-    ``values``: how the entries are read that it gives; ``schema``: what they are compared by.
+    ``values``: how the entries are read that it gives; ``schema``: what they are compared by, or
+    what decodes the values of the codec that is kept with the stream, which ``kept`` gives.
 
     Raises:
         OptionError: it is no condition, or compares what cannot be compared.
@@ -204,25 +206,34 @@ def matching_text(
     from logstore.scan.scan_columns import column_name
     from logstore.where.condition_binding import Binding, listed
     from logstore.where.condition_text import parse
+    from logstore.where.condition_values import parsed_json
     from logstore.where.entry_conditions import EntryCondition
 
-    decode = None if values is None else getattr(values, "codec", None)
+    codec = None if values is None else getattr(values, "codec", None)
+    decode: Callable[[bytes], Any] | None = None
+    if codec is not None:
+        from logstore.api.values import decoded_or_none
+
+        decode = partial(decoded_or_none, codec.decode)
+    elif schema is None:
+        decode = kept()
     columns = _EntryColumns(schema, has_codec=decode is not None)
     binding = Binding(columns.find, listed(columns.names), kept=schema is not None)
     node = binding.bound(where, parse(where))
-    if decode is None:
-        condition = EntryCondition(node, column_name(name))
-    else:
-        condition = EntryCondition(node, column_name(name), partial(_decoded, decode.decode))
+    condition = EntryCondition(node, column_name(name), decode or parsed_json)
     return Matching(condition.sought, encoding, values, condition)
 
 
 class MatchingEach:
     """What finds the entries of several streams for which the text of a condition holds, each by
-    its own schema. OptionError at once for what is no condition."""
+    its own schema, or codec. OptionError at once for what is no condition."""
 
     def __init__(
-        self, where: str, encoding: str | None, schema_of: Callable[[bytes], Schema | None]
+        self,
+        where: str,
+        encoding: str | None,
+        schema_of: Callable[[bytes], Schema | None],
+        decoder_of: Callable[[bytes], Callable[[bytes], Any] | None],
     ) -> None:
         from logstore.where.condition_text import parse
 
@@ -230,18 +241,12 @@ class MatchingEach:
         self._text = where
         self._encoding = encoding
         self._schema_of = schema_of
+        self._decoder_of = decoder_of
 
     def of(self, name: bytes) -> Matching:
         """That of a stream, as its schema is now. SchemaError, OptionError if it does not fit."""
-        return matching_text(self._text, name, self._encoding, None, self._schema_of(name))
-
-
-def _decoded(decode: Callable[[bytes], Any], text: bytes) -> Any:
-    """What a codec stored; None for what it did not."""
-    try:
-        return decode(text)
-    except Exception:  # noqa: BLE001  whatever a codec of the user's raises
-        return None
+        schema, kept = self._schema_of(name), partial(self._decoder_of, name)
+        return matching_text(self._text, name, self._encoding, None, schema, kept)
 
 
 class _EntryColumns:

@@ -14,6 +14,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import msgpack
@@ -171,6 +172,22 @@ def value_codec(given: object) -> ValueCodec:
 def built_in(name: str | None) -> ValueCodec | None:
     """The codec that is called so here; None if it is somebody's own, or there is none."""
     return None if name is None else _BUILT_IN.get(name)
+
+
+@cache
+def decoder(name: str) -> Callable[[bytes], Any] | None:
+    """What gives the value of what the codec of this name stored, None for what it did not; None if
+    it is somebody's own."""
+    codec = built_in(name)
+    return None if codec is None else partial(decoded_or_none, codec.decode)
+
+
+def decoded_or_none(decode: Callable[[bytes], Any], stored: bytes) -> Any:
+    """What a codec stored; None for what it did not."""
+    try:
+        return decode(stored)
+    except Exception:  # noqa: BLE001  whatever a codec of the user's raises
+        return None
 
 
 class _Reading:
