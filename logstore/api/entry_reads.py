@@ -143,6 +143,10 @@ class Matching:
         """The first and the last ID that can match; reversed if there is none."""
         return (ZERO_ID, MAX_ID) if self._condition is None else self._condition.interval
 
+    def as_text(self) -> Matching:
+        """The same, with entries of text, in which bytes that are no UTF-8 are lone surrogates."""
+        return Matching(self.where, "utf-8", None, self._condition)
+
     def entries(self, *node: Any) -> list[Entry[Any]]:
         """The entries of a node that match; the arguments are those of ``codec.entries``."""
         read: Any = codec().entries
@@ -316,11 +320,19 @@ def entries(
 
 
 def text_rows(
-    opened: OpenStore[Any], name: bytes, low: StreamID, high: StreamID
+    opened: OpenStore[Any],
+    name: bytes,
+    low: StreamID,
+    high: StreamID,
+    where: Matching | None = None,
 ) -> Iterator[TextRows]:
     """What the entries of a closed interval hold as text, in which bytes that are no UTF-8 are lone
     surrogates; lazily, as many at a time as are read at once."""
-    read = _reading(opened.engine, name, entry_maker("utf-8"))
+    if where is None:
+        read = _reading(opened.engine, name, entry_maker("utf-8"))
+    else:
+        low, high = max(low, where.interval[0]), min(high, where.interval[1])
+        read = _sifting(opened.engine, name, False, where.as_text())
     return map(TextRows, _batches(read, low, high, -1))
 
 

@@ -119,7 +119,7 @@ def test_a_value_of_another_type_than_those_looked_at_is_refused(tmp_path: Path)
         assert stream.scan(schema="n string").to_arrow()["n"][100].as_py() == "many"
 
 
-def test_what_the_codec_did_not_store_is_null(tmp_path: Path) -> None:
+def test_a_value_that_the_codec_did_not_store_is_null(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "store", background=False) as store:
         store.stream("jobs", codec="json").add({"level": "error"})
         store.stream("jobs").add({"level": "error"})  # as another client would
