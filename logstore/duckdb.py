@@ -29,6 +29,7 @@ from logstore.scan import scan_columns
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from logstore.scan.scan_columns import Target
 
@@ -45,6 +46,7 @@ def attach(
     start: IDLike = "-",
     end: IDLike = "+",
     schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
+    where: str | Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
     sample: int = SAMPLE,
 ) -> list[str]:
     """Make views of streams in a connection of DuckDB, for as long as it and the store are open.
@@ -60,6 +62,7 @@ def attach(
         start: as in ``Stream.range``.
         end: as in ``Stream.range``.
         schema: the fields that are columns, and their types (None: text), as in ``Stream.scan``.
+        where: the views have only entries for which this holds, as in ``Stream.scan``.
         sample: without ``schema``, the fields of so many first and last entries of each stream (of
             100 streams at most) are columns of text.
 
@@ -73,7 +76,8 @@ def attach(
     Raises:
         StreamNotFoundError: a stream is not there.
         InvalidIDError: an end is no ID.
-        OptionError: the interval is reversed, or a column cannot be.
+        OptionError: the interval is reversed, or a column or condition cannot be.
+        SchemaError: the condition does not fit the schema of a stream.
         EntryTypeError: ``store`` is no store, or a stream's name is neither str nor bytes.
         UsageError: pyarrow is not installed.
     """
@@ -98,7 +102,7 @@ def attach(
             end,
             columns=columns,
             schema=None,
-            where=None,
+            where=where,
             batch_rows=BATCH_ROWS,
             guarded=schema is None,
         )

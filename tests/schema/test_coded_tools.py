@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -127,3 +128,28 @@ def test_a_value_that_the_codec_did_not_store_is_null(tmp_path: Path) -> None:
         assert jobs.scan(columns=["level"]).to_arrow()["level"].to_pylist() == ["error", None]
         assert len(list(jobs.range(where="level = 'error'"))) == 1
         assert len(jobs.scan(where="level = 'error'").to_arrow()) == 1
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+def test_views_and_frames_take_a_condition(store: logstore.Store[bytes], where: str) -> None:
+    wanted = CONDITIONS[where]
+    frame = logstore.polars.scan(store, "jobs", where=where)
+    assert frame.select("n").collect()["n"].to_list() == wanted
+    small = frame.filter(pl.col("n") < 8).collect()
+    assert small["n"].to_list() == [n for n in wanted if n < 8]
+    with duckdb.connect() as con:
+        logstore.duckdb.attach(con, store, "jobs", where=where)
+        assert [n for (n,) in con.sql("select n from jobs order by id").fetchall()] == wanted
+
+
+def test_a_condition_that_cannot_be_is_refused_at_once(store: logstore.Store[bytes]) -> None:
+    store.stream("typed").configure(schema="n int")
+    with duckdb.connect() as con:
+        for where in ("m > 3", "n > 'a'"):
+            with pytest.raises(logstore.SchemaError, match=r"\^"):
+                logstore.duckdb.attach(con, store, "typed", where=where)
+            with pytest.raises(logstore.SchemaError, match=r"\^"):
+                logstore.polars.scan(store, "typed", where=where)
+        with pytest.raises(logstore.OptionError, match=r"\^"):
+            logstore.duckdb.attach(con, store, "plain", where="n >")
+        assert con.sql("show tables").fetchall() == []
