@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import Limits, deadline_of
-from logstore.api.entry import Entry, TextRows, entry_maker, make_entry
+from logstore.api.entry import Entry, TextRows, entry_maker, make_entry, stored_pairs
 from logstore.api.opening import OpenStore
 from logstore.codec import codec
 from logstore.engine.streams import read as ranges
@@ -146,6 +146,12 @@ class Matching:
     def as_text(self) -> Matching:
         """The same, with entries of text, in which bytes that are no UTF-8 are lone surrogates."""
         return Matching(self.where, "utf-8", None, self._condition)
+
+    def holds(self, entry: Entry[Any]) -> bool:
+        """Whether the condition holds for an entry of a store without an encoding; what fields must
+        have besides is not asked."""
+        flat = [part for pair in stored_pairs(entry) for part in pair]
+        return self._condition is None or self._condition.matches(*entry.id, flat)
 
     def entries(self, *node: Any) -> list[Entry[Any]]:
         """The entries of a node that match; the arguments are those of ``codec.entries``."""
