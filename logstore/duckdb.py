@@ -11,15 +11,14 @@ that a sample missed is never answered with another one's column (`NameGuard`). 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.api import arguments
 from logstore.api.entry_reads import stream_names
 from logstore.api.opening import opened_of
-from logstore.api.scan import kept_by_all, make_scan
+from logstore.api.scan import SAMPLE, kept_by_all, make_scan, sampled_columns
 from logstore.api.store import Store
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import EntryTypeError
@@ -30,13 +29,12 @@ from logstore.scan import scan_columns
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from logstore.scan.scan_columns import Target
 
 T = TypeVar("T", bytes, str)
-SAMPLE = 100
 BATCH_ROWS = 65536
-SAMPLED_STREAMS_MAX = 100
 
 
 def attach(
@@ -48,6 +46,7 @@ def attach(
     start: IDLike = "-",
     end: IDLike = "+",
     schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
+    where: str | Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
     sample: int = SAMPLE,
 ) -> list[str]:
     """Make views of streams in a connection of DuckDB, for as long as it and the store are open.
@@ -63,6 +62,7 @@ def attach(
         start: as in ``Stream.range``.
         end: as in ``Stream.range``.
         schema: the fields that are columns, and their types (None: text), as in ``Stream.scan``.
+        where: the views have only entries for which this holds, as in ``Stream.scan``.
         sample: without ``schema``, the fields of so many first and last entries of each stream (of
             100 streams at most) are columns of text.
 
@@ -76,7 +76,8 @@ def attach(
     Raises:
         StreamNotFoundError: a stream is not there.
         InvalidIDError: an end is no ID.
-        OptionError: the interval is reversed, or a column cannot be.
+        OptionError: the interval is reversed, or a column or condition cannot be.
+        SchemaError: the condition does not fit the schema of a stream.
         EntryTypeError: ``store`` is no store, or a stream's name is neither str nor bytes.
         UsageError: pyarrow is not installed.
     """
@@ -101,7 +102,7 @@ def attach(
             end,
             columns=columns,
             schema=None,
-            where=None,
+            where=where,
             batch_rows=BATCH_ROWS,
             guarded=schema is None,
         )
@@ -111,40 +112,15 @@ def attach(
 
 def _columns(store: Store[Any], names: Sequence[bytes], schema: Any, sample: int) -> list[Target]:
     """The standard columns, and those of fields: of a schema, or of what is in the streams."""
-    from logstore.scan.scan_columns import typed_columns, types_of
+    from logstore.scan.scan_columns import standard_columns, typed_columns, types_of
 
     if schema is None:
-        standard: dict[str, Any] = {}
-        fields: dict[bytes, Any] = dict.fromkeys(_sampled(store, names, sample))
-    else:
-        given = {each.name: each.type for each in typed_columns(types_of(schema))}
-        standard = {name: given.pop(name) for name in ARROW_COLUMNS if name in given}
-        fields = {name.encode(): kind for name, kind in given.items()}
+        return [*standard_columns(), *sampled_columns(opened_of(store), names, sample)]
+    given = {each.name: each.type for each in typed_columns(types_of(schema))}
+    standard = {name: given.pop(name) for name in ARROW_COLUMNS if name in given}
+    fields = {name.encode(): kind for name, kind in given.items()}
     found = typed_columns(dict.fromkeys(ARROW_COLUMNS) | standard)
     for field, column in scan_columns.field_columns(fields, ARROW_COLUMNS).items():
         (target,) = typed_columns({column: fields[field]})
         found.append(target._replace(field=field.decode()))
     return found
-
-
-def _sampled(store: Store[Any], names: Sequence[bytes], sample: int) -> Iterator[bytes]:
-    """The fields of the first and last entries of streams, the oldest first, so that a new entry
-    takes no column from another field; what is no UTF-8 is in ``pairs`` alone."""
-    for raw in names[:SAMPLED_STREAMS_MAX]:
-        stream = store.stream(raw)
-        ends: list[Iterator[Any]] = [
-            islice(stream.range(reverse=reverse), sample) for reverse in (False, True)
-        ]
-        for entry in chain(*ends):
-            for field, _ in entry.pairs:
-                name = field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
-                if _is_text(name):
-                    yield name
-
-
-def _is_text(name: bytes) -> bool:
-    try:
-        name.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

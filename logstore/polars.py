@@ -25,6 +25,7 @@ from logstore.scan.conditions import OPERATORS
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
+    import pyarrow.compute as pc
 
 _SIGNS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -38,6 +39,7 @@ def scan(
     *,
     columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
     schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
+    where: str | Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
     merge: bool = False,
 ) -> pl.LazyFrame:
     """Entries of streams as a LazyFrame.
@@ -50,6 +52,7 @@ def scan(
         end: as in ``Stream.range``.
         columns: as in ``Stream.scan``.
         schema: as in ``Stream.scan``.
+        where: as in ``Stream.scan``; a query may have conditions of its own besides.
         merge: as in ``Store.scan``.
 
     Returns:
@@ -60,7 +63,8 @@ def scan(
         NotAStoreError: there is no store at the path.
         StreamNotFoundError: a stream is not there.
         InvalidIDError: an end is no ID.
-        OptionError: the interval is reversed, or a column cannot be.
+        OptionError: the interval is reversed, or a column or condition cannot be.
+        SchemaError: the condition does not fit the schema of the streams.
     """
 
     def made(opened: Store[Any], batch_rows: int) -> Scan:
@@ -70,6 +74,7 @@ def scan(
             end,
             columns=columns,
             schema=schema,
+            where=where,
             merge=merge,
             batch_rows=batch_rows,
         )

@@ -261,6 +261,14 @@ def existing(store: Store[bytes], name: str) -> Stream[bytes]:
     return stream
 
 
+def with_codec(store: Store[bytes], name: str) -> Stream[Any]:
+    """A stream that must be there, read and added to by the codec that is kept with it."""
+    from logstore.api import coded
+    from logstore.api.opening import opened_of
+
+    return coded.as_kept(opened_of(store), existing(store, name).name)
+
+
 # -- values that are typed -----------------------------------------------------------------------
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b|bytes?)?", re.IGNORECASE)
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}

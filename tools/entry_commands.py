@@ -21,6 +21,8 @@ from logstore.tools.command_output import Output
 
 if TYPE_CHECKING:
     from logstore.api.entry import Entry
+    from logstore.api.entry_reads import Where
+    from logstore.api.stream import Stream
     from logstore.options import Sync
 
 
@@ -42,6 +44,15 @@ def wanted(given: tuple[str, ...]) -> dict[bytes, bytes] | str | None:
             f"{_said(pairs)}"
         )
     return " and ".join(f"({each})" for each in texts) if len(texts) > 1 else texts[0]
+
+
+def asked(stream: Stream[Any], given: dict[bytes, bytes] | str | None) -> Where | None:
+    """What --where asks of a stream, which may have a codec."""
+    if given is None or isinstance(given, str):
+        return given
+    from logstore.api import coded
+
+    return dict(coded.typed_fields(stream, list(given.items())))
 
 
 def _said(pairs: list[tuple[bytes, bytes]]) -> str:
@@ -105,13 +116,18 @@ def add(
 ) -> None:
     """Add one entry to STREAM and print its ID.
 
-    Makes the store and the stream if they are missing. A field name may repeat.
+    Makes the store and the stream if they are missing. A field name may repeat. To a stream with
+    a codec a VALUE is what it is as JSON, n=8 or 'tags=["a"]', else text.
     """
+    from logstore.api import coded
+    from logstore.api.opening import opened_of
+
     fields = [split_pair(pair) for pair in pairs]
     # Closing makes the entry durable, so no background thread is needed.
     with options.opened(path, sync=sync, create=not no_create, background=False) as store:
-        stream = store.stream(name)
-        added = stream.add(fields, approximate=not exact, create=not no_create, **more)
+        stream = coded.as_kept(opened_of(store), store.stream(name).name)
+        row = coded.typed_fields(stream, fields)
+        added = stream.add(row, approximate=not exact, create=not no_create, **more)
     if added is None:
         raise StreamNotFoundError("no such stream: leave out --no-create to make it")
     if output.json:
@@ -139,7 +155,8 @@ def range_(
     """
     match = wanted(where)
     with options.reading(path) as store:
-        for entry in options.existing(store, name).range(where=match, **interval):
+        stream = options.with_codec(store, name)
+        for entry in stream.range(where=asked(stream, match), **interval):
             output.entry(entry)
 
 
@@ -159,9 +176,10 @@ def tail(
     follow: bool,
 ) -> None:
     """Print the last entries of STREAM, the newest at the end."""
-    match = wanted(where)
+    given = wanted(where)
     with options.reading(path) as store:
-        stream = options.existing(store, name)
+        stream = options.with_codec(store, name)
+        match = asked(stream, given)
         seen = stream.last_id  # later entries are for --follow
         if since is not None:
             begun = stream.range(since=since, where=match)

@@ -290,6 +290,8 @@ def schedule(
     With FIELD=VALUE an entry is scheduled, once or again and again; with --cancel the keys or names
     of those to take out are given instead.
     """
+    from logstore.api import coded
+
     timed = any(each is not None for each in times.values())
     if cancel and (timed or called is not None or not given):
         raise click.UsageError("give --cancel, and the keys or names of entries")
@@ -306,7 +308,9 @@ def schedule(
     elif given:
         fields = [split_pair(pair) for pair in given]
         with options.changing(path) as store:
-            key: Any = options.existing(store, name).schedule(fields, name=called, **times)
+            stream = options.with_codec(store, name)
+            row = coded.typed_fields(stream, fields)
+            key: Any = stream.schedule(row, name=called, **times)
         output.report({"key": str(key), "due": key.due.isoformat()})
     else:
         with options.reading(path) as store:

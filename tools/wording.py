@@ -6,9 +6,11 @@ in base64 where they are not UTF-8. Prints nothing.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logstore.api import showing
@@ -16,6 +18,7 @@ from logstore.ids import StreamID
 
 if TYPE_CHECKING:
     from logstore.api.entry import Entry
+    from logstore.api.values import ValueCodec
 
 
 def readable(raw: bytes) -> str:
@@ -52,17 +55,37 @@ def _is_plain(character: str) -> bool:
 
 def entry_line(entry: Entry[bytes]) -> str:
     """An entry on one line: its ID, then field=value, quoted as a shell would want them."""
-    from logstore.api.entry import stored_pairs  # here, for help must load fast
+    from logstore.api.entry import codec_of, stored_pairs  # here, for help must load fast
 
-    parts = (f"{readable(name)}={readable(value)}" for name, value in stored_pairs(entry))
+    codec, show = codec_of(entry), readable
+    if codec is not None:
+        show = partial(_value_shown, codec)
+    parts = (f"{readable(name)}={show(value)}" for name, value in stored_pairs(entry))
     return " ".join([str(entry.id), *map(quoted, parts)])
+
+
+def _value_shown(codec: ValueCodec, stored: bytes) -> str:
+    from logstore.api.values import typed_text
+
+    text = typed_text(codec, stored)
+    return readable(stored) if text is None else printable(text)
 
 
 def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
     """An entry for JSON, in the first of the three forms that is faithful."""
-    from logstore.api.entry import stored_pairs
+    from logstore.api.entry import codec_of, stored_pairs
     from logstore.scan import scan_records
 
+    codec = codec_of(entry)
+    if codec is not None:
+        from logstore.api.values import json_text
+
+        flat = [
+            part.decode("utf-8", "surrogateescape") for pair in stored_pairs(entry) for part in pair
+        ]
+        line = scan_records.CodedLines(partial(json_text, codec))([(entry.id, tuple(flat))])
+        found: dict[str, Any] = json.loads(line)
+        return found
     return scan_records.entry_object(str(entry.id), stored_pairs(entry))
 
 

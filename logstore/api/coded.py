@@ -11,22 +11,26 @@ next add. (The check before an add costs one read a handle.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from logstore.api import arguments
 from logstore.api.arguments import AddOptions, RowOptions
+from logstore.api.configuring import stream_codec
 from logstore.api.entry import IDRuns
 from logstore.api.opening import OpenStore
 from logstore.api.scheduling import ScheduleKey, ScheduleOptions
 from logstore.api.stream import Stream
-from logstore.api.values import ValueCodec, Values, built_in, value_codec
+from logstore.api.values import ValueCodec, Values, built_in, typed_value, value_codec
 from logstore.codec import Row
 from logstore.engine.features import setting_changes
 from logstore.engine.streams.add import check_expected
-from logstore.features.setting_rows import SettingRows
+from logstore.errors import EntryTypeError, shown
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
+
+if TYPE_CHECKING:
+    from logstore.api.entry_reads import Matching, Where
 
 
 class CodedStream(Stream[Any]):
@@ -116,7 +120,7 @@ class CodedStream(Stream[Any]):
     def _look(self) -> bool:
         """Whether the codec is kept with the stream; OptionError if another one is."""
         if not self._kept:
-            kept = _kept(self._opened, self._name)
+            kept = stream_codec(self._opened, self._name)
             setting_changes.check_codec(kept, self._codec.codec.name)
             self._kept = kept is not None
         return self._kept
@@ -138,18 +142,28 @@ class CodedStream(Stream[Any]):
             self._kept = self._opened.commit(step)
 
 
-def _kept(opened: OpenStore[Any], name: bytes) -> str | None:
-    """The codec that is kept with a stream."""
-
-    def look(view: Any) -> str | None:
-        record = view.record(name)
-        return None if record is None else SettingRows(view.index).stream(record.number).codec
-
-    return opened.view(look)
-
-
 def _again(opened: OpenStore[Any], name: bytes, codec: ValueCodec) -> CodedStream:
     return CodedStream(opened, name, codec)
+
+
+def typed_fields(
+    stream: Stream[Any], pairs: Sequence[tuple[bytes, bytes]]
+) -> list[tuple[bytes, Any]]:
+    """Fields as somebody typed them, as what the stream takes: with a codec values of JSON, and
+    text where it is no JSON. EntryTypeError for what is no UTF-8."""
+    if not isinstance(stream, CodedStream):
+        return list(pairs)
+    return [(name, _typed(name, text)) for name, text in pairs]
+
+
+def _typed(name: bytes, text: bytes) -> Any:
+    try:
+        return typed_value(text)
+    except UnicodeDecodeError:
+        raise EntryTypeError(
+            f"the value of field {shown(name)}, {shown(text)}, is no UTF-8, which the text of a "
+            'codec is: give JSON, such as {"$bytes": "/w=="}'
+        ) from None
 
 
 def stream(opened: OpenStore[Any], name: bytes, codec: object) -> CodedStream:
@@ -157,7 +171,17 @@ def stream(opened: OpenStore[Any], name: bytes, codec: object) -> CodedStream:
     return CodedStream(opened, name, value_codec(codec))
 
 
+def matching_of(stream: Stream[Any], where: Where | None) -> Matching | None:
+    """What finds the entries of a stream that match, as its ``range`` does."""
+    return stream._matching(where)
+
+
+def kept_codec(opened: OpenStore[Any], name: bytes) -> ValueCodec | None:
+    """The codec that is kept with a stream, if it is one of those known here."""
+    return built_in(stream_codec(opened, name))
+
+
 def as_kept(opened: OpenStore[Any], name: bytes) -> Stream[Any]:
     """A handle with the codec that is kept with the stream, if it is one of those known here."""
-    codec = built_in(_kept(opened, name))
+    codec = kept_codec(opened, name)
     return Stream(opened, name) if codec is None else CodedStream(opened, name, codec)

@@ -143,6 +143,28 @@ def stream_schema(opened: OpenStore[Any], name: bytes) -> Schema | None:
     return found
 
 
+def stream_codec(opened: OpenStore[Any], name: bytes) -> str | None:
+    """The name of the codec that is kept with a stream; None if there is none, or no stream."""
+
+    def look(view: snapshot.Snapshot) -> str | None:
+        record = view.record(name)
+        return None if record is None else SettingRows(view.index).stream(record.number).codec
+
+    found: str | None = opened.view(look)
+    return found
+
+
+def stream_decoder(opened: OpenStore[Any], name: bytes) -> Callable[[bytes], Any] | None:
+    """What decodes the values of a stream: None for what its codec did not store. None: it has no
+    codec, or one of somebody's own."""
+    kept = stream_codec(opened, name)
+    if kept is None:
+        return None
+    from logstore.api.values import decoder
+
+    return decoder(kept)
+
+
 def configure_group(
     opened: OpenStore[T], stream: bytes, name: bytes, changes: dict[str, Any], sync: Sync | None
 ) -> GroupSettings[T]:

@@ -22,6 +22,7 @@ from logstore.ids import U64_MAX, StreamID, parse_id
 from logstore.loading import load
 
 if TYPE_CHECKING:
+    from logstore.api.values import ValueCodec
     from logstore.codec.entry_objects import EntryMaker
     from logstore.engine.streams.add import Added
 
@@ -255,6 +256,12 @@ def stored_pairs(entry: Entry[T]) -> list[tuple[T, T]]:
     return pairs_of(entry._flat, None)
 
 
+def codec_of(entry: Entry[Any]) -> ValueCodec | None:
+    """The codec by which the values of an entry are read; None if there is none."""
+    found: ValueCodec | None = getattr(entry._encoding, "codec", None)
+    return found
+
+
 _field_value = codec().field_value
 _MISSING: Any = object()
 # Where the codec is compiled, an entry's fields are made without a call of Python.
@@ -278,9 +285,9 @@ def make_entry(row: NodeEntry, encoding: str | None, reading: Decoding | None = 
     ``reading``: how its values are read, of a stream with a codec.
     """
     _, ms, seq, stored = row
-    flat: list[Any] = stored
+    flat: Any = stored
     if encoding is not None:
-        flat = [part.decode(encoding, "surrogateescape") for part in stored]
+        flat = tuple(part.decode(encoding, "surrogateescape") for part in stored)
     made: Entry[Any] = Entry(StreamID(ms, seq), flat, encoding)
     if reading is not None:
         made._encoding = reading

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import Limits, deadline_of
-from logstore.api.entry import Entry, TextRows, entry_maker, make_entry
+from logstore.api.entry import Entry, TextRows, entry_maker, make_entry, stored_pairs
 from logstore.api.opening import OpenStore
 from logstore.codec import codec
 from logstore.engine.streams import read as ranges
@@ -152,6 +152,16 @@ class Matching:
 
         return node_test(self._condition.tree, columns)
 
+    def as_text(self) -> Matching:
+        """The same, with entries of text, in which bytes that are no UTF-8 are lone surrogates."""
+        return Matching(self.where, "utf-8", None, self._condition)
+
+    def holds(self, entry: Entry[Any]) -> bool:
+        """Whether the condition holds for an entry of a store without an encoding; what fields must
+        have besides is not asked."""
+        flat = [part for pair in stored_pairs(entry) for part in pair]
+        return self._condition is None or self._condition.matches(*entry.id, flat)
+
     def entries(self, *node: Any) -> list[Entry[Any]]:
         """The entries of a node that match; the arguments are those of ``codec.entries``."""
         read: Any = codec().entries
@@ -201,10 +211,12 @@ def matching_text(
     encoding: str | None,
     values: Values | TypedValues | None,
     schema: Schema | None,
+    kept: Callable[[], Callable[[bytes], Any] | None],
 ) -> Matching:
     """What finds the entries of a stream for which the text of a condition holds.
 
-    ``values``: how the entries are read that it gives; ``schema``: what they are compared by.
+    ``values``: how the entries are read that it gives; ``schema``: what they are compared by, or
+    what decodes the values of the codec that is kept with the stream, which ``kept`` gives.
 
     Raises:
         OptionError: it is no condition, or compares what cannot be compared.
@@ -213,25 +225,34 @@ def matching_text(
     from logstore.scan.scan_columns import column_name
     from logstore.where.condition_binding import Binding, listed
     from logstore.where.condition_text import parse
+    from logstore.where.condition_values import parsed_json
     from logstore.where.entry_conditions import EntryCondition
 
-    decode = None if values is None else getattr(values, "codec", None)
+    codec = None if values is None else getattr(values, "codec", None)
+    decode: Callable[[bytes], Any] | None = None
+    if codec is not None:
+        from logstore.api.values import decoded_or_none
+
+        decode = partial(decoded_or_none, codec.decode)
+    elif schema is None:
+        decode = kept()
     columns = _EntryColumns(schema, has_codec=decode is not None)
     binding = Binding(columns.find, listed(columns.names), kept=schema is not None)
     node = binding.bound(where, parse(where))
-    if decode is None:
-        condition = EntryCondition(node, column_name(name))
-    else:
-        condition = EntryCondition(node, column_name(name), partial(_decoded, decode.decode))
+    condition = EntryCondition(node, column_name(name), decode or parsed_json)
     return Matching(condition.sought, encoding, values, condition)
 
 
 class MatchingEach:
     """What finds the entries of several streams for which the text of a condition holds, each by
-    its own schema. OptionError at once for what is no condition."""
+    its own schema, or codec. OptionError at once for what is no condition."""
 
     def __init__(
-        self, where: str, encoding: str | None, schema_of: Callable[[bytes], Schema | None]
+        self,
+        where: str,
+        encoding: str | None,
+        schema_of: Callable[[bytes], Schema | None],
+        decoder_of: Callable[[bytes], Callable[[bytes], Any] | None],
     ) -> None:
         from logstore.where.condition_text import parse
 
@@ -239,18 +260,12 @@ class MatchingEach:
         self._text = where
         self._encoding = encoding
         self._schema_of = schema_of
+        self._decoder_of = decoder_of
 
     def of(self, name: bytes) -> Matching:
         """That of a stream, as its schema is now. SchemaError, OptionError if it does not fit."""
-        return matching_text(self._text, name, self._encoding, None, self._schema_of(name))
-
-
-def _decoded(decode: Callable[[bytes], Any], text: bytes) -> Any:
-    """What a codec stored; None for what it did not."""
-    try:
-        return decode(text)
-    except Exception:  # noqa: BLE001  whatever a codec of the user's raises
-        return None
+        schema, kept = self._schema_of(name), partial(self._decoder_of, name)
+        return matching_text(self._text, name, self._encoding, None, schema, kept)
 
 
 class _EntryColumns:
@@ -320,11 +335,19 @@ def entries(
 
 
 def text_rows(
-    opened: OpenStore[Any], name: bytes, low: StreamID, high: StreamID
+    opened: OpenStore[Any],
+    name: bytes,
+    low: StreamID,
+    high: StreamID,
+    where: Matching | None = None,
 ) -> Iterator[TextRows]:
     """What the entries of a closed interval hold as text, in which bytes that are no UTF-8 are lone
     surrogates; lazily, as many at a time as are read at once."""
-    read = _reading(opened.engine, name, entry_maker("utf-8"))
+    if where is None:
+        read = _reading(opened.engine, name, entry_maker("utf-8"))
+    else:
+        low, high = max(low, where.interval[0]), min(high, where.interval[1])
+        read = _sifting(opened.engine, name, False, where.as_text())
     return map(TextRows, _batches(read, low, high, -1))
 
 

@@ -1,17 +1,22 @@
 """A scan, as users hold it: entries of streams as Arrow, as often as they are asked for.
 
-Invariants: making one reads no entry; each use is a reading of its own, which finds what is there
+Invariants: making one reads no entry, but a few of streams with a codec, whose values say what the
+columns are; each use is a reading of its own, which finds what is there
 then, and holds no snapshot while its caller has a batch. It knows no logic of the disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.api import arguments, configuring
+from logstore.api.configuring import stream_decoder
+from logstore.api.entry_reads import entries
 from logstore.api.opening import OpenStore
-from logstore.ids import IDLike
+from logstore.ids import MAX_ID, ZERO_ID, IDLike
 from logstore.loading import needing
 
 if TYPE_CHECKING:
@@ -159,6 +164,44 @@ def kept_by_all(opened: OpenStore[Any], names: Sequence[bytes]) -> Schema | None
     return first
 
 
+SAMPLE = 100
+SAMPLED_STREAMS_MAX = 100
+
+
+def sampled_columns(
+    opened: OpenStore[Any], names: Sequence[bytes], sample: int = SAMPLE
+) -> list[Target]:
+    """The columns of fields of the first and last ``sample`` entries of streams, the oldest first,
+    so that a new entry takes no column from another field; what is no UTF-8 in a name is in
+    ``pairs`` alone. In streams with a codec they have the types of the values, else they are
+    text."""
+    from logstore.scan.scan_columns import value_columns, value_kind
+
+    kinds: dict[bytes, set[type]] = {}
+    for name in names[:SAMPLED_STREAMS_MAX]:
+        decode = stream_decoder(opened, name)
+        for field, stored in _sampled(opened, name, sample):
+            found = kinds.setdefault(field, set())
+            kind = str if decode is None else value_kind(decode(stored))
+            found |= set() if kind is None else {kind}
+    return value_columns(kinds)
+
+
+def _sampled(opened: OpenStore[Any], name: bytes, sample: int) -> Iterator[tuple[bytes, bytes]]:
+    """Fields and what they have, of the first and last entries of a stream."""
+    for reverse in (False, True):
+        for entry in entries(opened, name, ZERO_ID, MAX_ID, sample, reverse=reverse):
+            for pair in entry.pairs:
+                field, stored = map(_encoded, pair)
+                with suppress(UnicodeDecodeError):
+                    field.decode()
+                    yield field, stored
+
+
+def _encoded(text: bytes | str) -> bytes:
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+
+
 def make_scan(
     opened: OpenStore[T],
     names: Callable[[], Sequence[bytes]],
@@ -179,13 +222,17 @@ def make_scan(
 
     def made() -> Scan:
         from logstore.scan import query
+        from logstore.scan.scan_columns import standard_columns
 
-        read = query.ScanRange(opened.engine, names, low, high)
-        known = schema
+        read = query.ScanRange(opened.engine, names, low, high, partial(stream_decoder, opened))
+        known, wanted = schema, columns
         if schema is None and not isinstance(columns, Mapping):
-            known = kept_by_all(opened, names())
+            there: Sequence[bytes] = names()
+            known = kept_by_all(opened, there)
+            if columns is None and there and all(stream_decoder(opened, name) for name in there):
+                wanted = [*sampled_columns(opened, there), *standard_columns()]
         return Scan(
-            query.Query(read, columns, known, where, batch_rows, merge=merge, guarded=guarded)
+            query.Query(read, wanted, known, where, batch_rows, merge=merge, guarded=guarded)
         )
 
     return needing("arrow", made)

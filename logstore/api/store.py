@@ -538,7 +538,9 @@ class Store(Generic[T]):
         opened = self._opened
         if not isinstance(where, str):
             return matching(where, opened.encoding)
-        return MatchingEach(where, opened.encoding, partial(configuring.stream_schema, opened))
+        schema_of = partial(configuring.stream_schema, opened)
+        decoder_of = partial(configuring.stream_decoder, opened)
+        return MatchingEach(where, opened.encoding, schema_of, decoder_of)
 
     def merge(
         self,

@@ -96,13 +96,15 @@ class StreamEntries(Generic[T]):
         """What finds the entries that match."""
         if where is None:
             return None
+        from logstore.api.configuring import stream_decoder
         from logstore.api.entry_reads import matching, matching_text
 
         values = self._values
         if not isinstance(where, str):
             return matching(where, self._opened.encoding, values)
-        schema = getattr(values, "schema", None)
-        return matching_text(where, self._name, self._opened.encoding, values, schema)
+        schema, opened = getattr(values, "schema", None), self._opened
+        kept = partial(stream_decoder, opened, self._name)
+        return matching_text(where, self._name, opened.encoding, values, schema, kept)
 
     # -- entries ------------------------------------------------------------------------------
     def get(self, id: IDLike) -> Entry[T] | None:

@@ -14,6 +14,8 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import cache, partial
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import msgpack
@@ -171,6 +173,58 @@ def value_codec(given: object) -> ValueCodec:
 def built_in(name: str | None) -> ValueCodec | None:
     """The codec that is called so here; None if it is somebody's own, or there is none."""
     return None if name is None else _BUILT_IN.get(name)
+
+
+@cache
+def decoder(name: str) -> Callable[[bytes], Any] | None:
+    """What gives the value of what the codec of this name stored, None for what it did not; None if
+    it is somebody's own."""
+    codec = built_in(name)
+    return None if codec is None else partial(decoded_or_none, codec.decode)
+
+
+def json_text(codec: ValueCodec, stored: bytes) -> str:
+    """What a codec stored as JSON, in which moments, days and bytes are as the codec "json" has
+    them. Raises whatever the codec does for what it did not store, and ValueError or TypeError for
+    what JSON cannot hold."""
+    return _BUILT_IN["json"].encode(codec.decode(stored)).decode()
+
+
+def typed_text(codec: ValueCodec, stored: bytes) -> str | None:
+    """What a codec stored as people type it: JSON, but a text that is no JSON as it is, and a
+    moment, a day and bytes as text; None for what it did not store. `typed_value` reads it."""
+    from logstore.scan.conversion import value_text
+
+    try:
+        value = codec.decode(stored)
+        if isinstance(value, str):
+            return value if typed_value(value.encode()) == value else json_text(codec, stored)
+        return "null" if value is None else value_text(value)
+    except Exception:  # noqa: BLE001  whatever a codec of the user's raises
+        return None
+
+
+def typed_value(text: bytes) -> Any:
+    """What somebody typed as a value: of JSON if it is that, else text. UnicodeDecodeError."""
+    try:
+        found = Json().decode(text)
+    except (ValueError, RecursionError):
+        return text.decode()
+    is_number = not isinstance(found, float) or isfinite(found)
+    return found if is_number else text.decode()  # NaN is a word, to JSON
+
+
+def typed_bytes(codec: ValueCodec, text: bytes) -> bytes:
+    """What a codec stores of what somebody typed. ValueError, TypeError for what it cannot hold."""
+    return codec.encode(typed_value(text))
+
+
+def decoded_or_none(decode: Callable[[bytes], Any], stored: bytes) -> Any:
+    """What a codec stored; None for what it did not."""
+    try:
+        return decode(stored)
+    except Exception:  # noqa: BLE001  whatever a codec of the user's raises
+        return None
 
 
 class _Reading:

@@ -324,6 +324,8 @@ class _ScanColumns:
                 return None
             return Column(name, field=name.encode())
         field = target.read_from.encode()
+        if target.of_value is not None:  # of the values that were looked at: others are compared
+            return Column(name, field=field)
         column = None if self._kept is None else self._kept.column(field)
         if column is not None and target.type == arrow_type_of(column.type):
             return Column(name, column.type, field=field, typed=True)
@@ -389,13 +391,20 @@ class _ArrowFilter:
         kind = column.kind
         assert kind is not None
         name = f"\0{column.name}\0{kind.name}"
-        read = None if column.path is None else partial(_in_json, column.path, kind)
-        made = Target(name, arrow_type_of(kind), field=column.field.decode(), read=read)
+        in_value = partial(_in_value, column.path or (), kind)
+        read = None if column.path is None else partial(_in_json, in_value)
+        made = Target(
+            name, arrow_type_of(kind), field=column.field.decode(), read=read, of_value=in_value
+        )
         return self._more.setdefault(name, made)
 
 
-def _in_json(path: tuple[str | int, ...], kind: ColumnType, text: bytes | None) -> Any:
-    return None if text is None else picked(step_into(parsed_json(text), path), kind)
+def _in_value(path: tuple[str | int, ...], kind: ColumnType, value: Any) -> Any:
+    return picked(step_into(value, path), kind)
+
+
+def _in_json(in_value: Callable[[Any], Any], text: bytes | None) -> Any:
+    return None if text is None else in_value(parsed_json(text))
 
 
 def _balanced(combine: Callable[[Any, Any], Any], parts: list[Any]) -> Any:

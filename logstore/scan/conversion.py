@@ -14,24 +14,33 @@ becomes text, and that text the same time; a time outside of the years 1 to 9999
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
 from functools import partial
 from typing import Any
 
 from logstore.errors import UsageError
 from logstore.scan.record_batches import ColumnSource
 from logstore.scan.scan_columns import Target, source_of
+from logstore.schema.column_types import TIMESTAMP
+
+Decode = Callable[[bytes], Any]
 
 
 class Shape:
     """Turns gathered batches into those that are asked for. ``strict``: a value that is not of its
-    type is a UsageError, and not null."""
+    type is a UsageError, and not null. ``decode``: gives the value of what a codec stored, None for
+    what it did not store."""
 
-    def __init__(self, targets: Sequence[Target], *, strict: bool = False) -> None:
+    def __init__(
+        self, targets: Sequence[Target], *, strict: bool = False, decode: Decode | None = None
+    ) -> None:
         import pyarrow as pa
 
         self._targets = targets
         self._strict = strict
+        self._decode = decode
         self.sources = list(self._sources())
         self.schema = pa.schema([pa.field(each.name, each.type, each.nullable) for each in targets])
 
@@ -39,7 +48,8 @@ class Shape:
         for target in self._targets:
             found = source_of(target)
             assert found is not None, target
-            yield found
+            is_coded = self._decode is not None and not target.standard
+            yield found._replace(binary=True) if is_coded else found
 
     def batch(self, gathered: Any) -> Any:
         """The batch with the types of the schema."""
@@ -63,6 +73,9 @@ class Shape:
         """A column as its type."""
         import pyarrow as pa
 
+        decode = self._decode
+        if decode is not None and not target.standard:
+            return self._decoded(array, target, decode)
         if target.read is not None:
             return _read_each(array, target.read, target.type)
         if array.type == target.type:
@@ -75,6 +88,58 @@ class Shape:
             pairs = pa.StructArray.from_arrays(named, fields=inner)
             return pa.ListArray.from_arrays(array.offsets, pairs, type=target.type)
         return array.cast(target.type)
+
+    def _decoded(self, array: Any, target: Target, decode: Decode) -> Any:
+        """A column of what a codec stored as its type."""
+        import pyarrow as pa
+
+        make = target.of_value
+        if make is not None:
+            return _read_each(array, lambda stored: make(decode(stored)), target.type)
+        if pa.types.is_binary(target.type):
+            return _read_each(array, lambda stored: value_bytes(decode(stored)), target.type)
+        texts = _read_each(array, lambda stored: value_text(decode(stored)), pa.string())
+        return cast(texts, target.type, target.name, strict=self._strict)
+
+
+def value_bytes(value: Any) -> bytes | None:
+    """What a codec gives as text, in the form in which streams without one have it: text and bytes
+    as they are, numbers and moments as a schema writes them, what is nested as JSON."""
+    if isinstance(value, bytes):
+        return value
+    text = value_text(value)
+    return None if text is None else text.encode("utf-8", "replace")
+
+
+def value_text(value: Any) -> str | None:
+    """The same, where what is no UTF-8 is replaced."""
+    match value:
+        case None:
+            return None
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case datetime() | date() if not isinstance(value, datetime) or value.tzinfo is None:
+            return value.isoformat()
+        case datetime():
+            return TIMESTAMP.write(value).decode()
+        case dict() | list() | tuple():
+            return _JSON(_named(value)).encode("utf-8", "replace").decode()
+        case _:
+            return str(value)
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=value_text).encode
+
+
+def _named(value: Any) -> Any:
+    """A nested value, in which names of mappings are text."""
+    if isinstance(value, dict):
+        return {value_text(name) or "": _named(each) for name, each in value.items()}
+    return [_named(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _read_each(array: Any, read: Callable[[bytes], Any], target: Any) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import groupby
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from logstore.engine.runtime.engine import Engine
 from logstore.errors import OptionError
 from logstore.ids import StreamID
 from logstore.scan import conditions, live
-from logstore.scan.conversion import Shape
+from logstore.scan.conversion import Decode, Shape
 from logstore.scan.filter_range import ID_COLUMNS, FilterNodes, FilterRange
 from logstore.scan.node_skipping import NodeCondition, NodeSkipping
 from logstore.scan.record_batches import BATCH_ROWS, BATCH_ROWS_MAX, Gather
@@ -43,12 +44,16 @@ if TYPE_CHECKING:
 
 
 class ScanRange(NamedTuple):
-    """The streams, found anew at each reading, and the IDs of a scan, both ends included."""
+    """The streams, found anew at each reading, and the IDs of a scan, both ends included.
+
+    ``decode``: gives what decodes the values of a stream that has a codec.
+    """
 
     engine: Callable[[], Engine]
     names: Callable[[], Sequence[bytes]]
     start: StreamID
     end: StreamID
+    decode: Callable[[bytes], Decode | None] = lambda _: None
 
 
 class Query:
@@ -115,20 +120,12 @@ class Query:
             names, start, end = _narrowed(str(condition), possible, names, start, end)
             asked = self._node_conditions(condition, possible, filter)
         merge = self._merge and len(names) > 1
-        shape = Shape([*wanted, *hidden, *([key_column()] if merge else [])])
+        read = [*wanted, *hidden, *([key_column()] if merge else [])]
         rows = self._batch_rows
         if limit is not None and condition is None:
             rows = max(1, min(rows, limit))
         guard = self._guard([*wanted, *hidden])
-        reading = _Reading(
-            self._where.engine(),
-            shape,
-            condition,
-            len(wanted),
-            rows,
-            guard,
-            asked,
-        )
+        reading = _Reading(self._where, read, condition, len(wanted), rows, guard, asked)
         if merge:
             few = rows_each(len(names), rows)
             found = merged([reading.of([name], start, end, few) for name in names])
@@ -184,18 +181,19 @@ class _Reading:
 
     def __init__(
         self,
-        engine: Engine,
-        shape: Shape,
+        where: ScanRange,
+        targets: Sequence[Target],
         condition: Any,
         columns: int,
         batch_rows: int,
         guard: NameGuard | None,
         node_conditions: Sequence[NodeCondition],
     ) -> None:
-        self._engine = engine
-        self._shape = shape
+        self._engine = where.engine()
+        self._decode = where.decode
+        self._targets = targets
         self._condition = condition
-        self._columns = columns  # the first so many of the shape's; the others are for the filter
+        self._columns = columns  # the first so many of the targets; the others are for the filter
         self._batch_rows = batch_rows
         self._guard = guard
         self._node_conditions = node_conditions
@@ -204,16 +202,19 @@ class _Reading:
         self, names: Sequence[bytes], start: StreamID, end: StreamID, rows: int | None = None
     ) -> Iterator[Any]:
         """The batches of streams, stream after stream, with the columns of the filter."""
-        gather = Gather(self._shape.sources, rows or self._batch_rows, guard=self._guard)
         skipping = None
         if self._node_conditions:
             skipping = NodeSkipping(self._engine, self._node_conditions)
-        for gathered in live.batches(self._engine, names, start, end, gather, skipping):
-            batch = self._shape.batch(gathered)
-            if self._condition is not None:
-                batch = batch.filter(self._condition)
-            if batch.num_rows:
-                yield batch
+        for decode, alike in groupby(names, self._decode):
+            shape = Shape(self._targets, decode=decode)
+            gather = Gather(shape.sources, rows or self._batch_rows, guard=self._guard)
+            found = live.batches(self._engine, list(alike), start, end, gather, skipping)
+            for gathered in found:
+                batch = shape.batch(gathered)
+                if self._condition is not None:
+                    batch = batch.filter(self._condition)
+                if batch.num_rows:
+                    yield batch
 
     def result(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The batches without the columns that are for the filter alone."""

@@ -32,6 +32,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 from logstore.codec import ARROW_COLUMNS
@@ -215,11 +217,61 @@ def column_type_of(kind: Any) -> ColumnType | None:
     return next((found for test, found in tests if test(kind)), None)
 
 
+# -- the columns of streams with a codec ------------------------------------------------------
+def value_columns(kinds: Mapping[bytes, set[type]]) -> list[Target]:
+    """The columns of fields of which values were looked at, each of the type that these had; text,
+    which is JSON of what is nested, if they had several, or none that a column can have."""
+    return [
+        _value_column(name, field.decode(), kinds[field])
+        for field, name in field_columns(kinds, ARROW_COLUMNS).items()
+    ]
+
+
+def _value_column(name: str, field: str, kinds: set[type]) -> Target:
+    import pyarrow as pa
+
+    found: list[tuple[set[type], Any]] = [
+        ({bool}, pa.bool_()),
+        ({int}, pa.int64()),
+        ({int, float}, pa.float64()),
+        ({datetime}, pa.timestamp("us", tz="UTC")),
+        ({date}, pa.date32()),
+        ({bytes}, pa.binary()),
+    ]
+    for wanted, made in found:
+        if kinds and kinds <= wanted:
+            exact = partial(_of_its_type, name, wanted, made)
+            return Target(name, made, field=field, of_value=exact)
+    return Target(name, pa.string(), field=field)
+
+
+def value_kind(value: Any) -> type | None:
+    """What decides the type of a column of values; None: it says nothing."""
+    if value is None:
+        return None
+    kind = type(value)
+    if kind is int and not -(1 << 63) <= value < 1 << 63:
+        return str
+    return str if kind is datetime and value.tzinfo is None else kind
+
+
+def _of_its_type(name: str, wanted: set[type], made: Any, value: Any) -> Any:
+    kind = value_kind(value)
+    is_exact = kind is not int or float not in wanted or int(float(value)) == value
+    if kind is None or (kind in wanted and is_exact):
+        return value
+    raise OptionError(
+        f"column {name!r} is {made} by the entries that were looked at, and an entry has "
+        f"{shown(value)}: name its type in schema=, as in schema='\"{name}\" string'"
+    )
+
+
 # -- the columns that a user asks for ---------------------------------------------------------
 class Target(NamedTuple):
     """A column that is asked for. ``standard``: the standard column that it is; empty: it is a
     field, of the column's name unless ``field`` says another one. ``read``: what makes its values
-    of what is stored, one by one, where Arrow cannot."""
+    of what is stored, one by one, where Arrow cannot. ``of_value``: what makes them of what a codec
+    gives, in streams that have one; None: what its text is as the type."""
 
     name: str
     type: Any
@@ -227,6 +279,7 @@ class Target(NamedTuple):
     nullable: bool = True
     field: str | None = None
     read: Callable[[bytes], Any] | None = None
+    of_value: Callable[[Any], Any] | None = None
 
     @property
     def read_from(self) -> str:

@@ -112,13 +112,35 @@ class TypedLines:
                 *zip(map(quoted, names), values, strict=True),
                 *((quoted(name), "null") for name in nulls),
             ]
-            if len(set(names)) < len(names):
-                inner = ", ".join(f"[{name}, {value}]" for name, value in pairs)
-                return f'{{"id": "{ms}-{seq}", "pairs": [{inner}]}}\n'.encode()
-            inner = ", ".join(f"{name}: {value}" for name, value in pairs)
-            return f'{{"id": "{ms}-{seq}", "fields": {{{inner}}}}}\n'.encode()
+            return _line_of(f"{ms}-{seq}", pairs, repeats=len(set(names)) < len(names))
         except (UnicodeEncodeError, _NullError):
             return _in_base64(row, nulls)
+
+
+class CodedLines:
+    """Makes lines in which values are what a codec gives: ``shown`` makes JSON of what it stored.
+    An entry with what the codec did not store is in ``pairs_base64``."""
+
+    def __init__(self, shown: Callable[[bytes], str]) -> None:
+        self._shown = shown
+
+    def __call__(self, rows: Iterable[TextRow]) -> bytes:
+        """The lines of entries."""
+        return b"".join(map(self._line, rows))
+
+    def _line(self, row: TextRow) -> bytes:
+        (ms, seq), flat = row
+        names = flat[::2]
+        try:
+            values = [self._shown(_raw(stored)) for stored in flat[1::2]]
+            pairs = list(zip(map(quoted, names), values, strict=True))
+            return _line_of(f"{ms}-{seq}", pairs, repeats=len(set(names)) < len(names))
+        except Exception:  # noqa: BLE001  whatever a codec raises, and a name that is no UTF-8
+            return _in_base64(row, ())
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 class _NullError(Exception):
@@ -148,6 +170,15 @@ def _json(text: str) -> str:
     if text == "null":
         raise _NullError
     return text
+
+
+def _line_of(id: str, pairs: Sequence[tuple[str, str]], *, repeats: bool) -> bytes:
+    """A line of names and values that are JSON."""
+    if repeats:
+        inner = ", ".join(f"[{name}, {value}]" for name, value in pairs)
+        return f'{{"id": "{id}", "pairs": [{inner}]}}\n'.encode()
+    inner = ", ".join(f"{name}: {value}" for name, value in pairs)
+    return f'{{"id": "{id}", "fields": {{{inner}}}}}\n'.encode()
 
 
 def _in_base64(row: TextRow, nulls: Sequence[str]) -> bytes:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from logstore.api import arguments
-from logstore.api.configuring import stream_schema
+from logstore.api.configuring import stream_decoder, stream_schema
 from logstore.api.entry_reads import stream_names
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
@@ -35,8 +35,8 @@ from logstore.errors import OptionError, StreamNotFoundError, UsageError, typed
 from logstore.fs import LOCAL, File
 from logstore.ids import ZERO_ID, IDLike, StreamID
 from logstore.loading import needing
-from logstore.scan import live
-from logstore.scan.conversion import Shape, cast, malformed
+from logstore.scan import conditions, live
+from logstore.scan.conversion import Decode, Shape, cast, malformed
 from logstore.scan.record_batches import ColumnSource, Gather
 from logstore.scan.scan_columns import Target, schema_columns, typed_columns
 from logstore.schema.stream_schema import Schema, folded
@@ -78,6 +78,7 @@ def export_parquet(
     schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
     start: IDLike = "-",
     end: IDLike = "+",
+    where: str | None = None,
     resume: bool = False,
     report: ParquetReport | None = None,
     progress: Progress = unwatched,
@@ -93,6 +94,7 @@ def export_parquet(
             that all of the streams have, before ``id`` and ``ts``, else ``fields``, a map.
         start: as in ``Stream.range``.
         end: as in ``Stream.range``.
+        where: only entries for which this condition holds, as in ``Stream.range``.
         resume: begin behind the highest ID that the folder has of each stream.
         report: what is counted into, also if the export fails.
         progress: gets rows, done and in all.
@@ -105,7 +107,8 @@ def export_parquet(
         UsageError: the folder cannot be, or has files of another schema, or of another stream of
             the same name; text is no UTF-8; pyarrow is not installed.
         StreamNotFoundError: a stream is not there.
-        OptionError: a column cannot be, or the interval is reversed.
+        OptionError: a column cannot be, ``where`` is no condition, or the interval is reversed.
+        SchemaError: ``where`` does not fit the schema.
         InvalidIDError: an end is no ID.
         FileSystemError: the folder cannot be written to; what has its name is whole.
     """
@@ -115,11 +118,12 @@ def export_parquet(
     if kept is not None and any(folded(column.name) in _NAMES for column in kept.columns):
         kept = None  # in the names of the folders already
     columns = needing("arrow", lambda: _columns(schema, _NAMES, kept))
+    sieves = {name: _sieve(store, name, where) for name in names}
     report = ParquetReport() if report is None else report
     folder = Path(folder)
     with Folder.locked(folder, resume=resume) as found:
         behind = {name: max(low, _first_missing(store, found, name, columns)) for name in names}
-        run = _Export(store, columns, report, progress)
+        run = _Export(store, columns, sieves, report, progress)
         run.total = sum(run.count(name, first, high) for name, first in behind.items())
         for name, first in behind.items():
             run.folder(found, name, (first, high), file_max_bytes)
@@ -134,6 +138,7 @@ def export_parquet_file(
     schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
     start: IDLike = "-",
     end: IDLike = "+",
+    where: str | None = None,
     progress: Progress = unwatched,
 ) -> ParquetReport:
     """Write one stream to one Parquet file, which takes its name when it is whole.
@@ -145,6 +150,7 @@ def export_parquet_file(
         schema: as for ``export_parquet``.
         start: as in ``Stream.range``.
         end: as in ``Stream.range``.
+        where: as for ``export_parquet``.
         progress: as for ``export_parquet``.
 
     Returns:
@@ -153,7 +159,8 @@ def export_parquet_file(
     Raises:
         UsageError: the file cannot be; text is no UTF-8; pyarrow is not installed.
         StreamNotFoundError: the stream is not there.
-        OptionError: a column cannot be, or the interval is reversed.
+        OptionError: a column cannot be, ``where`` is no condition, or the interval is reversed.
+        SchemaError: ``where`` does not fit the schema.
         InvalidIDError: an end is no ID.
         FileSystemError: the file cannot be written.
     """
@@ -167,7 +174,8 @@ def export_parquet_file(
     path = Path(path)
     if path.is_dir() or not path.parent.is_dir():
         raise UsageError(f"{path} cannot be a file: name one in a directory that is there")
-    run = _Export(store, columns, ParquetReport(), progress)
+    sieves = {name: _sieve(store, name, where)}
+    run = _Export(store, columns, sieves, ParquetReport(), progress)
     run.total = run.count(name, low, high)
     file = NewFile(path.with_name(f"_{path.name}{PART}"), columns.schema)
     try:
@@ -186,6 +194,12 @@ def _kept_schema(store: Store[Any], names: Sequence[bytes]) -> Schema | None:
     opened = opened_of(store)
     found = {stream_schema(opened, name) for name in names}
     return found.pop() if len(found) == 1 else None
+
+
+def _sieve(store: Store[Any], name: bytes, where: str | None) -> Sieve:
+    opened = opened_of(store)
+    decode = stream_decoder(opened, name)
+    return needing("arrow", lambda: Sieve(where, stream_schema(opened, name), decode))
 
 
 def _columns(schema: Any, reserved: tuple[str, ...], kept: Schema | None) -> Columns:
@@ -224,14 +238,54 @@ def _first_missing(store: Store[Any], folder: Folder, name: bytes, columns: Colu
     return newest.last.next()
 
 
+_ROW = "\0row"
+
+
+class Sieve:
+    """Leaves the rows of a stream for which a condition holds. Its columns are gathered behind
+    those of the export. ``decode``: what decodes the values of the stream's codec."""
+
+    def __init__(self, where: str | None, kept: Schema | None, decode: Decode | None) -> None:
+        self.decode = decode
+        known = {} if kept is None else {each.name: each for each in schema_columns(kept)}
+        self._condition: Any = None
+        named: list[Target] = []
+        if where is not None:
+            condition = conditions.condition(where, known, kept)
+            self._condition = condition.filter
+            named = conditions.named([*known.values(), *condition.columns], condition.filter)
+        self._shape = Shape(named, decode=decode)
+        self.sources = self._shape.sources
+
+    def sift(self, gathered: Any) -> Any:
+        """The rows that are left."""
+        import pyarrow as pa
+
+        if self._condition is None:
+            return gathered
+        first = gathered.num_columns - len(self.sources)
+        rows = pa.array(range(gathered.num_rows))
+        asked = gathered.select(list(range(first, gathered.num_columns)))
+        arrays = self._shape.batch(asked).columns
+        names = [*self._shape.schema.names, _ROW]
+        found = pa.RecordBatch.from_arrays([*arrays, rows], names=names)
+        return gathered.take(found.filter(self._condition).column(_ROW))
+
+
 class _Export:
     """One export: reads rows, and counts."""
 
     def __init__(
-        self, store: Store[Any], columns: Columns, report: ParquetReport, progress: Progress
+        self,
+        store: Store[Any],
+        columns: Columns,
+        sieves: Mapping[bytes, Sieve],
+        report: ParquetReport,
+        progress: Progress,
     ) -> None:
         self._engine = opened_of(store).engine()
         self._columns = columns
+        self._sieves = sieves
         self.schema = columns.schema
         self.report = report
         self._progress = progress
@@ -244,9 +298,12 @@ class _Export:
 
     def days(self, name: bytes, start: StreamID, end: StreamID) -> Iterator[DayBatch]:
         """The rows of a stream; rows are counted as done when the caller asks for more."""
-        gather = Gather(self._columns.sources)
+        sieve = self._sieves[name]
+        gather = Gather([*self._columns.sources, *sieve.sources])
         for gathered in live.batches(self._engine, [name], start, end, gather):
-            yield from self._columns.days(gathered)
+            left = sieve.sift(gathered)
+            if left.num_rows:
+                yield from self._columns.days(left, sieve.decode)
             self._done += gathered.num_rows
             self._progress(self._done, max(self._done, self.total))
 
@@ -525,14 +582,15 @@ class Columns:
             self.schema = self.schema.with_metadata({METADATA: kept.text})
         self.malformed: Counter[str] = Counter()
 
-    def days(self, gathered: Any) -> Iterator[DayBatch]:
-        """The rows of a gathered batch, cut where a day ends; UsageError for text not in UTF-8."""
+    def days(self, gathered: Any, decode: Decode | None = None) -> Iterator[DayBatch]:
+        """The rows of a gathered batch, cut where a day ends; UsageError for text not in UTF-8.
+        ``decode``: as of `Sieve`."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         ms, seq = gathered.column(0), gathered.column(1)
         arrays = [
-            self._array(gathered.column(at), target, inner, ms, seq)
+            self._array(_values(gathered.column(at), target, decode), target, inner, ms, seq)
             for at, (target, inner) in enumerate(
                 zip(self._targets, self._gathered, strict=True), len(_IDS)
             )
@@ -565,6 +623,13 @@ class Columns:
         if none is not None and none.true_count:
             self.malformed[target.name] += none.true_count
         return found
+
+
+def _values(array: Any, target: Target, decode: Decode | None) -> Any:
+    """A column of fields as what a codec stored in it."""
+    if decode is None or target.standard:
+        return array
+    return Shape([_in_bytes(target)], decode=decode).array(array, _in_bytes(target))
 
 
 def _kept_columns(kept: Schema) -> list[Target]:

@@ -24,12 +24,19 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from logstore import __version__
-from logstore.api import showing
+from logstore.api import coded, showing
 from logstore.api.info import plain_text
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
-from logstore.errors import EntryNotFoundError, Error, StreamNotFoundError, UsageError
+from logstore.errors import (
+    EntryNotFoundError,
+    Error,
+    OptionError,
+    SchemaError,
+    StreamNotFoundError,
+    UsageError,
+)
 from logstore.telemetry.gathering import store_trouble
 from logstore.web import views
 from logstore.web.guard import LOOPBACK, Guard
@@ -102,17 +109,27 @@ class Pages:
         stream = self._store.stream(name)
         if stream.name not in self._store:
             raise StreamNotFoundError("there is no stream of this name", stream=name)
-        return stream
+        return coded.as_kept(opened_of(self._store), name)
 
     def stream(self, request: Request) -> Response:
         """One stream: its entries by time, and its groups."""
         stream = self._stream(request)
-        asked = {name: request.query_params.get(name, "") for name in ("since", "until", "before")}
-        rows, older = views.entries(stream, **asked)
+        wanted = ("since", "until", "before", "where")
+        asked = {name: request.query_params.get(name, "") for name in wanted}
+        rows: list[views.EntryRow] = []
+        older = trouble = ""
+        try:
+            rows, older = views.entries(stream, **asked)
+        except (OptionError, SchemaError) as error:
+            if not error.message.startswith("where"):
+                raise
+            trouble = error.message
         place = views.GroupPlace(request.query_params.get("after", ""), _page(request, "groups"))
         groups, next_groups = views.group_rows(self._store, stream.name, place)
         return self.page(
             "stream",
+            400 if trouble else 200,
+            trouble=trouble,
             name=plain_text(stream.name),
             key=views.key_of(stream.name),
             info=stream.info(),

@@ -13,10 +13,11 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import click
 
@@ -25,6 +26,7 @@ from logstore.ids import StreamID
 from logstore.loading import needing
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
+from logstore.tools.entry_commands import asked, wanted, where_option
 from logstore.tools.interchange.file_formats import (
     TEXTS,
     guess_delimiter,
@@ -36,9 +38,12 @@ from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.api.entry import TextRows
+    from logstore.api.values import ValueCodec
     from logstore.scan.scan_records import TextRow
     from logstore.transfer.parquet_export import ParquetReport
 
+    Rows: TypeAlias = TextRows | list[TextRow]
+    Asked: TypeAlias = dict[bytes, bytes] | str | None
 
 STDOUT = Path("-")
 _names = itemgetter(slice(None, None, 2))
@@ -60,7 +65,7 @@ class CsvWriter:
         """Write the header."""
         return self._written([self._header])
 
-    def __call__(self, rows: TextRows) -> Iterator[bytes]:
+    def __call__(self, rows: Rows) -> Iterator[bytes]:
         try:
             together = self._written(self._cells(rows))
         except (UsageError, UnicodeEncodeError):
@@ -114,7 +119,7 @@ class CsvWriter:
         return text.getvalue().encode()
 
 
-def field_names(batches: Iterable[TextRows]) -> list[str]:
+def field_names(batches: Iterable[Rows]) -> list[str]:
     """The names of all fields, in the order in which they first occur."""
     found: dict[str, None] = {}
     for rows in batches:
@@ -158,6 +163,7 @@ class ExportOptions(NamedTuple):
 
     start: str
     end: str
+    where: tuple[str, ...]
     fields: str | None
     id_field: str | None
     schema: str | None
@@ -173,6 +179,7 @@ class ExportOptions(NamedTuple):
 )
 @click.option("--start", default="-", show_default=True, help="The first ID.")
 @click.option("--end", default="+", show_default=True, help="The last ID.")
+@where_option
 @click.option("--fields", help="Of CSV: the columns, split by commas; else found by a first pass.")
 @click.option("--id-field", help="Of CSV: the column of IDs.  [default: id]")
 @click.option("--schema", help="Of Parquet: columns and types, as 'temp double, hum long'.")
@@ -183,7 +190,8 @@ def export_(
 ) -> None:
     """Write the entries of STREAM to FILE, or to stdout.
 
-    JSON lines keep every byte; of a stream with a schema, numbers are numbers, and JSON is nested.
+    JSON lines keep every byte; of a stream with a schema or a codec, numbers are numbers, and JSON
+    is nested.
     CSV takes text without repeated fields; a field that an entry lacks becomes an empty cell; a
     file named .tsv has tabs. Behind these, .gz and .zst compress. FILE appears when it is whole.
 
@@ -193,6 +201,7 @@ def export_(
     all of them: there will be a folder for each stream and day, with files that appear when they
     are whole; --resume goes on behind them, also after a kill. Needs the extra arrow.
     """
+    where = wanted(chosen.where)
     file = names[-1] if len(names) > 1 else None
     kind = format_ or ("jsonl" if file is None else guess_format(file))
     if kind not in FORMATS:
@@ -201,42 +210,54 @@ def export_(
         if getattr(chosen, name) and kind != only:
             raise click.UsageError(f"--{name.replace('_', '-')} is not for {kind}")
     if kind == "parquet":
-        _export_tables(output, path, names, chosen)
+        _export_tables(output, path, names, chosen, where)
         return
     if not names or names[2:]:
         raise click.UsageError("give one STREAM, and FILE or nothing for stdout")
     name, *rest = names
     target = Path(*rest) if rest else STDOUT
-    count = _export_text(output, path, name, target, chosen, as_csv=kind == "csv")
+    count = _export_text(output, path, name, target, chosen, where, as_csv=kind == "csv")
     if target != STDOUT:
         output.report({"exported": count, "file": str(target)})
 
 
 def _export_text(
-    output: Output, path: Path, name: str, target: Path, chosen: ExportOptions, *, as_csv: bool
+    output: Output,
+    path: Path,
+    name: str,
+    target: Path,
+    chosen: ExportOptions,
+    where: Asked,
+    *,
+    as_csv: bool,
 ) -> int:
     """JSON lines or CSV; how many entries."""
-    from logstore.api import arguments, entry_reads
+    from logstore.api import arguments, coded, entry_reads, values
     from logstore.api.opening import opened_of
     from logstore.scan import scan_records
 
     with options.reading(path) as store, output.progress("Exporting") as progress:
-        stream = options.existing(store, name)
+        stream = options.with_codec(store, name)
+        match = coded.matching_of(stream, asked(stream, where))
         low, high = arguments.interval(chosen.start, chosen.end)
         high = min(high, stream.last_id)  # later entries are not exported
 
-        def batches() -> Iterator[TextRows]:
+        def batches() -> Iterator[Rows]:
             if low > high:  # nothing was ever added there
                 return iter(())
-            return entry_reads.text_rows(opened_of(stream), stream.name, low, high)
+            rows = entry_reads.text_rows(opened_of(stream), stream.name, low, high, match)
+            return rows if codec is None or not as_csv else map(partial(_read_by, codec), rows)
 
         writer, schema = None, stream.schema
-        json_lines: Callable[[TextRows], bytes] = scan_records.json_lines
+        codec = coded.kept_codec(opened_of(stream), stream.name)
+        json_lines: Callable[[Rows], bytes] = scan_records.json_lines
         if as_csv:
             names = chosen.fields.split(",") if chosen.fields else field_names(batches())
             if schema is not None and not chosen.fields:
                 names = [*dict.fromkeys([*(each.name for each in schema.columns), *names])]
             writer = CsvWriter(names, chosen.id_field or "id", guess_delimiter(target.name))
+        elif codec is not None:
+            json_lines = scan_records.CodedLines(partial(values.json_text, codec))
         elif schema is not None:
             json_lines = scan_records.TypedLines(schema)
         count, about = 0, len(stream)
@@ -253,8 +274,28 @@ def _export_text(
         return count
 
 
+def _read_by(codec: ValueCodec, rows: TextRows) -> list[TextRow]:
+    """The same rows, with the values of a codec as text. UsageError for what it did not store."""
+    from logstore.scan.conversion import value_text
+
+    found: list[TextRow] = []
+    for id, flat in rows:
+        cells = list(flat)
+        for at in range(1, len(cells), 2):
+            try:
+                value = codec.decode(cells[at].encode("utf-8", "surrogateescape"))
+            except Exception:  # noqa: BLE001  whatever a codec raises
+                raise UsageError(
+                    f"{StreamID(*id)} has a value of {cells[at - 1]!r} that the codec "
+                    f"{codec.name!r} cannot read: use --format jsonl"
+                ) from None
+            cells[at] = value_text(value) or ""
+        found.append((id, tuple(cells)))
+    return found
+
+
 def _export_tables(
-    output: Output, path: Path, names: tuple[str, ...], chosen: ExportOptions
+    output: Output, path: Path, names: tuple[str, ...], chosen: ExportOptions, where: Asked
 ) -> None:
     """Write streams to a folder, or one stream to a file."""
     from logstore.scan import scan_columns
@@ -274,7 +315,12 @@ def _export_tables(
     if str(target) == "-" or (target.exists() and not one and not target.is_dir()):
         raise click.UsageError(f"{target} is no folder, and does not end in .parquet")
     with options.reading(path) as store, output.progress("Exporting") as progress:
+        if isinstance(where, dict):
+            raise click.BadParameter(
+                "to Parquet give a condition, such as \"room = 'a'\"", param_hint="--where"
+            )
         how: dict[str, Any] = {"schema": columns, "start": chosen.start, "end": chosen.end}
+        how["where"] = where
         how["progress"] = progress
         if one:
             options.existing(store, names[0])

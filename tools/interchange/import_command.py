@@ -495,6 +495,9 @@ class TextInput:
     def load(self, stream: Stream[bytes], given: Schema | None, *, finds: bool, **how: Any) -> Load:
         """What loads it into a stream, with the schema that was given, or that the stream has, or
         that is found. UsageError."""
+        from logstore.api import coded
+        from logstore.api.opening import opened_of
+        from logstore.api.values import typed_bytes
         from logstore.tools.interchange.import_schema import ImportSchema
 
         ids = RowIDs(**self._ids)
@@ -511,6 +514,13 @@ class TextInput:
                 columns = schema.columns
                 ids.json_fields = frozenset(c.name for c in columns if c.type.name == "json")
                 ids.keeps_null = any(c.nullable and c.default is not None for c in columns)
+        codec = coded.kept_codec(opened_of(stream), stream.name)
+        if codec is not None:
+            if ids.of_times:
+                raise click.UsageError(
+                    "--time-field is not for a stream with a codec: name the IDs"
+                )
+            ids.written = partial(typed_bytes, codec)
         rows = self._rows(ids, names)
         how["empty_is_null"] = self._kind == "csv"
         return Load(stream, rows=rows, schema=typed, **how)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from logstore.api import coded
+from logstore.api.opening import opened_of
 from logstore.codec import GivenIDs, RowBatch, codec
 from logstore.engine.streams import add
 from logstore.engine.streams.add import AutoID
@@ -234,6 +236,13 @@ class TableInput:
     ) -> TableLoad:
         """What loads it into a stream, with the schema that was given, or that the stream has, or
         that the table has. OptionError, SchemaError."""
+        codec = coded.kept_codec(opened_of(stream), stream.name)
+        if codec is not None:
+            raise UsageError(
+                f"the stream has the codec {codec.name!r}, for which tables are not encoded: give "
+                "JSON lines or CSV",
+                stream=stream.name,
+            )
         schema = given or stream.schema
         if finds:
             schema = self._found()

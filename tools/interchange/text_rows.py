@@ -49,7 +49,8 @@ class RowIDs:
     input.
 
     And how fields are read of which a schema is known: in those of ``json_fields`` a text is a
-    value of JSON, as a number is. With ``keeps_null`` null is kept as None, not left out.
+    value of JSON, as a number is. With ``keeps_null`` null is kept as None, not left out. Of a
+    stream with a codec ``written`` is what it stores of a text of JSON; ValueError, TypeError.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class RowIDs:
         self.of_times = time_field is not None
         self.json_fields: frozenset[str] = frozenset()
         self.keeps_null = False
+        self.written: Callable[[bytes], bytes] | None = None
         self._time_field = None if time_field is None else time_field.encode()
         self._time_format = time_format
         self._ms = -1
@@ -246,6 +248,11 @@ def _of_numbers(found: list[tuple[str, Any]]) -> tuple[str | None, list[tuple[st
 def _pairs(found: list[tuple[str, Any]], ids: RowIDs) -> Pairs:
     """Fields as they are stored; those with null are left out, unless it is kept."""
     pairs: list[tuple[bytes, Any]] = []
+    if ids.written is not None:
+        return [
+            (_utf8(name, name), _written(ids.written, name, _json_text(name, value)))
+            for name, value in found
+        ]
     for name, value in found:
         if value is not None:
             text = _json_text(name, value) if name in ids.json_fields else _value_text(name, value)
@@ -279,6 +286,14 @@ def _wrapped(kind: str, value: list[Any], ids: RowIDs) -> Pairs:
         elif ids.keeps_null:
             pairs.append((b64decode(name, validate=True), None))
     return pairs
+
+
+def _written(written: Callable[[bytes], bytes], name: str, text: str) -> bytes:
+    """What a codec stores of a value."""
+    try:
+        return written(_utf8(name, text))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise _BadLineError(f"the codec cannot hold field {name!r}: {error}") from None
 
 
 def _value_text(name: str, value: Any) -> str:
@@ -324,6 +339,10 @@ def csv_pairs(header: Sequence[str], cells: Sequence[str], ids: RowIDs) -> tuple
     if len(cells) != len(header):
         raise _BadLineError(f"{len(cells)} cells under a header of {len(header)}")
     given, rest = _identified(zip(header, cells, strict=True), ids)
+    if ids.written is not None:
+        written = ids.written
+        full = ((name, text) for name, text in rest if text)
+        return given, [(_utf8(name, name), _written(written, name, text)) for name, text in full]
     return given, [(_utf8(name, name), _utf8(name, value)) for name, value in rest]
 
 
@@ -406,7 +425,7 @@ _ENDS = frozenset({"\n", "\r\n", ""})
 
 def plain_json(ids: RowIDs) -> Callable[[bytes], PlainRow | None]:
     """A function that makes a plain row of a line of JSON; None if `json_pairs` must read it."""
-    if ids.of_times:
+    if ids.of_times or ids.written is not None:
         return lambda _line: None
     field, required = ids.field, ids.required
     # An object without any of these names has no ID.
@@ -472,7 +491,7 @@ def plain_csv(header: Sequence[str], ids: RowIDs) -> Callable[[list[str]], Plain
     id_at = header.index(ids.field) if ids.field in header else -1
     names = [name for at, name in enumerate(header) if at != id_at]
     missing = id_at < 0 and (ids.required or (ids.default and NUMBERS[0] in header))
-    if ids.of_times or missing or not names or not is_utf8(names):
+    if ids.of_times or ids.written is not None or missing or not names or not is_utf8(names):
         return lambda _cells: None
     repeated = len(set(names)) < len(names)
 
