@@ -1,16 +1,20 @@
 """A scan, as users hold it: entries of streams as Arrow, as often as they are asked for.
 
 Invariants: making one reads no entry; each use is a reading of its own, which finds what is there
-then, and holds no snapshot while its caller has a batch. It knows no logic of the disk.
+then, and holds no snapshot while its caller has a batch. Where the schema of the streams says the
+types, a reading is refused that would find another one: its values would be null. It knows no logic
+of the disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.api import arguments, configuring
 from logstore.api.opening import OpenStore
+from logstore.errors import SchemaError
 from logstore.ids import IDLike
 from logstore.loading import needing
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from logstore.schema.stream_schema import Schema
 
 T = TypeVar("T", bytes, str)
+
+_ANEW = "make the scan, or the view of DuckDB, anew"
 
 
 class Scan:
@@ -83,6 +89,7 @@ class Scan:
         Raises:
             OptionError: ``limit`` is negative or no integer.
             StreamNotFoundError: a stream that was named is gone.
+            SchemaError: the schema that gave the columns their types has others now.
         """
         arguments.range_count(limit, "limit")
         return self._query.reader(limit=limit)
@@ -102,6 +109,7 @@ class Scan:
 
         Raises:
             StreamNotFoundError: a stream that was named is gone.
+            SchemaError: the schema that gave the columns their types has others now.
         """
         return self.reader().read_all()
 
@@ -113,6 +121,7 @@ class Scan:
 
         Raises:
             StreamNotFoundError: a stream that was named is gone.
+            SchemaError: the schema that gave the columns their types has others now.
         """
         return self.to_arrow()
 
@@ -126,6 +135,7 @@ class Scan:
         Raises:
             UsageError: pandas is not installed.
             StreamNotFoundError: a stream that was named is gone.
+            SchemaError: the schema that gave the columns their types has others now.
         """
         return needing("pandas", lambda: self.to_arrow().to_pandas(maps_as_pydicts="strict"))
 
@@ -138,6 +148,7 @@ class Scan:
         Raises:
             UsageError: polars is not installed.
             StreamNotFoundError: a stream that was named is gone.
+            SchemaError: the schema that gave the columns their types has others now.
         """
 
         def made() -> pl.DataFrame:
@@ -157,6 +168,28 @@ def kept_by_all(opened: OpenStore[Any], names: Sequence[bytes]) -> Schema | None
             return None
         first = found
     return first
+
+
+def _typed_as_before(
+    opened: OpenStore[Any], names: Callable[[], Sequence[bytes]], before: Schema
+) -> Sequence[bytes]:
+    """The names of streams that still have the columns of a schema. SchemaError for another one."""
+    found = names()
+    for name in found:
+        now = configuring.stream_schema(opened, name)
+        if now == before or opened.record(name) is None:
+            continue
+        if now is None:
+            raise SchemaError(f"the stream has no schema now: {_ANEW}", stream=name)
+        for column in before.columns:
+            other = now.column(column.field)
+            if other is None or other.type != column.type:
+                is_now = "is no column" if other is None else f"is {other.type.name}"
+                raise SchemaError(
+                    f"column {column.name!r} was {column.type.name}, and {is_now} now: {_ANEW}",
+                    stream=name,
+                )
+    return found
 
 
 def make_scan(
@@ -180,10 +213,12 @@ def make_scan(
     def made() -> Scan:
         from logstore.scan import query
 
-        read = query.ScanRange(opened.engine, names, low, high)
-        known = schema
+        known, found = schema, names
         if schema is None and not isinstance(columns, Mapping):
-            known = kept_by_all(opened, names())
+            known = kept = kept_by_all(opened, names())
+            if kept is not None:
+                found = partial(_typed_as_before, opened, names, kept)
+        read = query.ScanRange(opened.engine, found, low, high)
         return Scan(
             query.Query(read, columns, known, where, batch_rows, merge=merge, guarded=guarded)
         )
