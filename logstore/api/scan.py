@@ -129,15 +129,15 @@ class Scan:
         """Read all.
 
         Returns:
-            A DataFrame; ``fields`` are dicts, ``pairs`` arrays of dicts, and null is as pandas has
-            it: None in text, NaN in numbers.
+            A DataFrame; ``fields`` are dicts, ``pairs`` arrays of dicts. Null is None in text, NaN
+            in doubles; whole numbers and bools with nulls are ``Int64``, ``boolean`` and so on.
 
         Raises:
             UsageError: pandas is not installed.
             StreamNotFoundError: a stream that was named is gone.
             SchemaError: the schema that gave the columns their types has others now.
         """
-        return needing("pandas", lambda: self.to_arrow().to_pandas(maps_as_pydicts="strict"))
+        return needing("pandas", lambda: _frame(self.to_arrow()))
 
     def to_polars(self) -> pl.DataFrame:
         """Read all. ``logstore.polars.scan`` reads what a query needs only.
@@ -157,6 +157,23 @@ class Scan:
             return pl.DataFrame(self)
 
         return needing("polars", made)
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    """A DataFrame. NumPy has no null in whole numbers: as doubles large ones would lose digits."""
+    import pandas as pd
+    import pyarrow as pa
+
+    kinds = {pa.bool_(): pd.BooleanDtype()}
+    kinds |= {
+        getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")()
+        for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+    }
+    frame = table.to_pandas(maps_as_pydicts="strict")
+    for place, column in enumerate(table.columns):
+        if column.null_count and column.type in kinds:
+            frame.isetitem(place, column.to_pandas(types_mapper=kinds.get))
+    return frame
 
 
 def kept_by_all(opened: OpenStore[Any], names: Sequence[bytes]) -> Schema | None:
