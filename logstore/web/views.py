@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from logstore.api import showing
-from logstore.api.entry import Entry
+from logstore.api.entry import Entry, stored_pairs
 from logstore.api.info import GroupInfo, plain_text, some_consumers, some_groups, summaries
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
@@ -159,12 +159,12 @@ def entries(
         if len(rows) == ENTRIES_A_PAGE or size > PAGE_MAX_BYTES:
             return rows, rows[-1].id
         rows.append(_entry_row(entry))
-        size += sum(len(name) + len(value) for name, value in entry.pairs)
+        size += sum(len(name) + len(value) for name, value in stored_pairs(entry))
     return rows, ""
 
 
 def _entry_row(entry: Entry[bytes]) -> EntryRow:
-    pairs = entry.pairs
+    pairs = stored_pairs(entry)
     shown = [(_cut(name), _cut(value)) for name, value in pairs[:FIELDS_MAX]]
     return EntryRow(str(entry.id), showing.at(entry.id.ms), shown, max(0, len(pairs) - FIELDS_MAX))
 
