@@ -3,10 +3,11 @@
 ``logstore.duckdb.attach(con, store)``, then ``con.sql('from "race:france" where ts > ...')``. What
 a query does not need by its columns, times and IDs is not read at all: DuckDB hands these over.
 
-Invariants: a view shows what is in the store at each query; nothing is copied into DuckDB; no name
-of a view or column is another one to DuckDB, which tells none by case (`scan_columns`); a field
-that a sample missed is never answered with another one's column (`NameGuard`). The package
-``duckdb`` is not imported here: its user brings the connection.
+Invariants: a view shows what is in the store at each query, and fails if its stream is gone, or has
+another type for one of its columns; nothing is copied into DuckDB; no name of a view or column is
+another one to DuckDB, which tells none by case (`scan_columns`); a field that a sample missed is
+never answered with another one's column (`NameGuard`). The package ``duckdb`` is not imported here:
+its user brings the connection.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from logstore.api.opening import opened_of
 from logstore.api.scan import SAMPLE, kept_by_all, make_scan, sampled_columns
 from logstore.api.store import Store
 from logstore.codec import ARROW_COLUMNS
-from logstore.errors import EntryTypeError
+from logstore.errors import EntryTypeError, StreamNotFoundError
 from logstore.ids import IDLike
 from logstore.loading import needing
 from logstore.scan import scan_columns
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from logstore.api.opening import OpenStore
     from logstore.scan.scan_columns import Target
 
 T = TypeVar("T", bytes, str)
@@ -97,7 +99,7 @@ def attach(
             columns = needing("arrow", partial(_columns, store, raw, schema, sample))
         scan = make_scan(
             opened,
-            find if view is not None else partial(list[bytes], raw),
+            find if view is not None else partial(_still_there, opened, raw),
             start,
             end,
             columns=columns,
@@ -108,6 +110,14 @@ def attach(
         )
         con.register(name, needing("arrow", scan.dataset))
     return list(parts)
+
+
+def _still_there(opened: OpenStore[Any], names: Sequence[bytes]) -> Sequence[bytes]:
+    """The names; StreamNotFoundError for one that was dropped since."""
+    for name in names:
+        if opened.record(name) is None:
+            raise StreamNotFoundError("the stream was dropped", stream=name)
+    return names
 
 
 def _columns(store: Store[Any], names: Sequence[bytes], schema: Any, sample: int) -> list[Target]:

@@ -181,16 +181,17 @@ def dead_letter_streams(found: Iterable[StreamSummary]) -> dict[bytes, list[str]
 def _show_dead_letter(output: Output, entry: Entry[bytes]) -> None:
     """Write a dead letter: on a terminal its origin, why it died, and its fields; else as any
     entry."""
+    from logstore.api.entry import stored_pairs
     from logstore.engine.groups.dead_letter import ORIGIN_FIELDS
 
-    origin = {name: value for name, value in entry.pairs if name in ORIGIN_FIELDS}
+    origin = {name: value for name, value in stored_pairs(entry) if name in ORIGIN_FIELDS}
     if not output.on_terminal or not set(ORIGIN_FIELDS) <= set(origin):
         output.entry(entry)
         return
     stream, at, group, consumer, count, error = (readable(origin[each]) for each in ORIGIN_FIELDS)
     tries = f"{count} deliver{'y' if count == '1' else 'ies'}, the last to {consumer}"
     output.words(f"{entry.id}  from {stream} {at}, given up by {group} after {tries}", indent=4)
-    own = (pair for pair in entry.pairs if pair[0] not in origin)
+    own = (pair for pair in stored_pairs(entry) if pair[0] not in origin)
     for line in (error, " ".join(quoted(f"{readable(a)}={readable(b)}") for a, b in own)):
         if line:
             output.words(f"    {line}", indent=6)
@@ -201,6 +202,8 @@ def _show_dead_letter(output: Output, entry: Entry[bytes]) -> None:
 @click.argument("entry_id", metavar="ID")
 def show_letter(output: Output, path: Path, name: str, entry_id: str) -> None:
     """Show one dead letter, a field a line: its own, then where it came from and why it died."""
+    from logstore.api.entry import stored_pairs
+
     with options.reading(path) as store:
         entry = options.existing(store, name).get(entry_id)
     if entry is None:
@@ -208,7 +211,7 @@ def show_letter(output: Output, path: Path, name: str, entry_id: str) -> None:
     if output.json:
         output.entry(entry)
     else:
-        output.table(("", ""), [("id", str(entry.id)), *entry.pairs])
+        output.table(("", ""), [("id", str(entry.id)), *stored_pairs(entry)])
 
 
 @options.command("retry", group=dead)

@@ -5,7 +5,7 @@ Invariants: inferring changes nothing; a schema that does not fit what is stored
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,11 +47,12 @@ def show(output: Output, path: Path, name: str) -> None:
 )
 def infer(output: Output, path: Path, name: str, count: int) -> None:
     """Tell the columns that the entries of STREAM have; nothing is set."""
+    from logstore.api.entry import stored_pairs
     from logstore.schema import schema_inference
 
     with options.reading(path) as store:
         newest = options.existing(store, name).range(reverse=True, count=count)
-        rows = ([part for pair in entry.pairs for part in pair] for entry in newest)
+        rows = ([*chain.from_iterable(stored_pairs(entry))] for entry in newest)
         found = schema_inference.infer(islice(rows, count))
     if output.json:
         _tell(output, found)

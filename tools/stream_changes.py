@@ -337,10 +337,11 @@ def _cancel(stream: Stream[bytes], given: tuple[str, ...]) -> None:
 
 def _show_scheduled(output: Output, entry: ScheduledEntry[bytes]) -> None:
     """A line about one entry."""
+    from logstore.api.entry import stored_pairs
     from logstore.scan import scan_records
 
     if output.json:
-        fields = scan_records.entry_object(str(entry.key), entry.pairs)
+        fields = scan_records.entry_object(str(entry.key), stored_pairs(entry))
         repeats: dict[str, Any] = {}
         if entry.name is not None:
             every_s = None if entry.every is None else entry.every.total_seconds()
@@ -353,6 +354,6 @@ def _show_scheduled(output: Output, entry: ScheduledEntry[bytes]) -> None:
         if entry.every is not None:
             rule = f"every {short_length(entry.every)}"
         repeated = "" if entry.name is None else f"{entry.name!r} ({rule})"
-        pairs = (f"{readable(field)}={readable(value)}" for field, value in entry.pairs)
+        pairs = (f"{readable(field)}={readable(value)}" for field, value in stored_pairs(entry))
         parts = [due, str(entry.key), repeated, *pairs]
         output.words(" ".join(part for part in parts if part), indent=len(due) + 1)

@@ -22,6 +22,7 @@ from logstore.ids import U64_MAX, StreamID, parse_id
 from logstore.loading import load
 
 if TYPE_CHECKING:
+    from logstore.api.scheduling import ScheduledEntry
     from logstore.api.values import ValueCodec
     from logstore.codec.entry_objects import EntryMaker
     from logstore.engine.streams.add import Added
@@ -179,7 +180,7 @@ class Entry(Generic[T]):
 
         Returns:
             ``{"id": "<ms>-<seq>", "fields": {name: value}}``, as ``logstore range --json`` prints
-            it. ``json`` takes it if the store has an encoding.
+            it. ``json`` takes it if the store has an encoding, and the values are of its kinds.
         """
         return {"id": str(self.id), "fields": dict(self.pairs)}
 
@@ -251,7 +252,7 @@ def pairs_of(flat: Sequence[Any], encoding: str | Decoding | None) -> list[tuple
     return encoding.pairs(flat)
 
 
-def stored_pairs(entry: Entry[T]) -> list[tuple[T, T]]:
+def stored_pairs(entry: Entry[T] | ScheduledEntry[T]) -> list[tuple[T, T]]:
     """The pairs of an entry as they are stored, also if a codec or a schema reads its values."""
     return pairs_of(entry._flat, None)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import scheduling
 from logstore.api.configuring import group_with_text, schema_in, stream_with_text
-from logstore.api.entry import Entry, make_entry
+from logstore.api.entry import Entry, make_entry, stored_pairs
 from logstore.api.opening import OpenStore
 from logstore.codec import codec, codec_name
 from logstore.codec.pending_run import Pending
@@ -760,10 +760,10 @@ class StreamInfo(Generic[T]):
 
 
 def plain_entry(entry: Entry[Any] | None) -> dict[str, Any] | None:
-    """An entry as plain values: its ID, and pairs of texts."""
+    """An entry as plain values: its ID, and pairs of texts as they are stored."""
     if entry is None:
         return None
-    pairs = [[plain_text(name), plain_text(value)] for name, value in entry.pairs]
+    pairs = [[plain_text(name), plain_text(value)] for name, value in stored_pairs(entry)]
     return {"id": str(entry.id), "pairs": pairs}
 
 

@@ -1,8 +1,9 @@
 """A scan, as users hold it: entries of streams as Arrow, as often as they are asked for.
 
 Invariants: making one reads no entry, but a few of streams with a codec, whose values say what the
-columns are; each use is a reading of its own, which finds what is there
-then, and holds no snapshot while its caller has a batch. It knows no logic of the disk.
+columns are; each use is a reading of its own, which finds what is there then, and holds no snapshot
+while its caller has a batch. Where the schema of the streams says the types, a reading is refused
+that would find another one: its values would be null. It knows no logic of the disk.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from logstore.api import arguments, configuring
 from logstore.api.configuring import stream_decoder
 from logstore.api.entry_reads import entries
 from logstore.api.opening import OpenStore
+from logstore.errors import SchemaError
 from logstore.ids import MAX_ID, ZERO_ID, IDLike
 from logstore.loading import needing
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from logstore.schema.stream_schema import Schema
 
 T = TypeVar("T", bytes, str)
+
+_ANEW = "make the scan, or the view of DuckDB, anew"
 
 
 class Scan:
@@ -88,6 +92,7 @@ class Scan:
         Raises:
             OptionError: ``limit`` is negative or no integer.
             StreamNotFoundError: a stream that was named is gone.
+            SchemaError: the schema that gave the columns their types has others now.
         """
         arguments.range_count(limit, "limit")
         return self._query.reader(limit=limit)
@@ -107,6 +112,7 @@ class Scan:
 
         Raises:
             StreamNotFoundError: a stream that was named is gone.
+            SchemaError: the schema that gave the columns their types has others now.
         """
         return self.reader().read_all()
 
@@ -118,6 +124,7 @@ class Scan:
 
         Raises:
             StreamNotFoundError: a stream that was named is gone.
+            SchemaError: the schema that gave the columns their types has others now.
         """
         return self.to_arrow()
 
@@ -125,14 +132,15 @@ class Scan:
         """Read all.
 
         Returns:
-            A DataFrame; ``fields`` are dicts, ``pairs`` arrays of dicts, and null is as pandas has
-            it: None in text, NaN in numbers.
+            A DataFrame; ``fields`` are dicts, ``pairs`` arrays of dicts. Null is None in text, NaN
+            in doubles; whole numbers and bools with nulls are ``Int64``, ``boolean`` and so on.
 
         Raises:
             UsageError: pandas is not installed.
             StreamNotFoundError: a stream that was named is gone.
+            SchemaError: the schema that gave the columns their types has others now.
         """
-        return needing("pandas", lambda: self.to_arrow().to_pandas(maps_as_pydicts="strict"))
+        return needing("pandas", lambda: _frame(self.to_arrow()))
 
     def to_polars(self) -> pl.DataFrame:
         """Read all. ``logstore.polars.scan`` reads what a query needs only.
@@ -143,6 +151,7 @@ class Scan:
         Raises:
             UsageError: polars is not installed.
             StreamNotFoundError: a stream that was named is gone.
+            SchemaError: the schema that gave the columns their types has others now.
         """
 
         def made() -> pl.DataFrame:
@@ -151,6 +160,23 @@ class Scan:
             return pl.DataFrame(self)
 
         return needing("polars", made)
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    """A DataFrame. NumPy has no null in whole numbers: as doubles large ones would lose digits."""
+    import pandas as pd
+    import pyarrow as pa
+
+    kinds = {pa.bool_(): pd.BooleanDtype()}
+    kinds |= {
+        getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")()
+        for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+    }
+    frame = table.to_pandas(maps_as_pydicts="strict")
+    for place, column in enumerate(table.columns):
+        if column.null_count and column.type in kinds:
+            frame.isetitem(place, column.to_pandas(types_mapper=kinds.get))
+    return frame
 
 
 def kept_by_all(opened: OpenStore[Any], names: Sequence[bytes]) -> Schema | None:
@@ -202,6 +228,28 @@ def _encoded(text: bytes | str) -> bytes:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
+def _typed_as_before(
+    opened: OpenStore[Any], names: Callable[[], Sequence[bytes]], before: Schema
+) -> Sequence[bytes]:
+    """The names of streams that still have the columns of a schema. SchemaError for another one."""
+    found = names()
+    for name in found:
+        now = configuring.stream_schema(opened, name)
+        if now == before or opened.record(name) is None:
+            continue
+        if now is None:
+            raise SchemaError(f"the stream has no schema now: {_ANEW}", stream=name)
+        for column in before.columns:
+            other = now.column(column.field)
+            if other is None or other.type != column.type:
+                is_now = "is no column" if other is None else f"is {other.type.name}"
+                raise SchemaError(
+                    f"column {column.name!r} was {column.type.name}, and {is_now} now: {_ANEW}",
+                    stream=name,
+                )
+    return found
+
+
 def make_scan(
     opened: OpenStore[T],
     names: Callable[[], Sequence[bytes]],
@@ -224,13 +272,15 @@ def make_scan(
         from logstore.scan import query
         from logstore.scan.scan_columns import standard_columns
 
-        read = query.ScanRange(opened.engine, names, low, high, partial(stream_decoder, opened))
-        known, wanted = schema, columns
+        known, wanted, found = schema, columns, names
         if schema is None and not isinstance(columns, Mapping):
             there: Sequence[bytes] = names()
-            known = kept_by_all(opened, there)
+            known = kept = kept_by_all(opened, there)
+            if kept is not None:
+                found = partial(_typed_as_before, opened, names, kept)
             if columns is None and there and all(stream_decoder(opened, name) for name in there):
                 wanted = [*sampled_columns(opened, there), *standard_columns()]
+        read = query.ScanRange(opened.engine, found, low, high, partial(stream_decoder, opened))
         return Scan(
             query.Query(read, wanted, known, where, batch_rows, merge=merge, guarded=guarded)
         )

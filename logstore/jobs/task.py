@@ -25,7 +25,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from logstore.api import arguments, values
-from logstore.api.entry import Entry
+from logstore.api.entry import Entry, stored_pairs
 from logstore.api.group import Group
 from logstore.api.scheduling import RepeatRule
 from logstore.api.store import Store, open_store
@@ -153,13 +153,13 @@ class QueueStreams:
             ) from error
 
     def fields(self, entry: Entry[Any]) -> dict[bytes, bytes]:
-        """The fields of an entry as bytes, whatever the store's encoding."""
+        """The fields of an entry as bytes, whatever the store's encoding and the queue's schema."""
         encoding = self.store.encoding
         if encoding is None:
-            return dict(entry.pairs)
+            return dict(stored_pairs(entry))
         return {
             name.encode(encoding, "surrogateescape"): value.encode(encoding, "surrogateescape")
-            for name, value in entry.pairs
+            for name, value in stored_pairs(entry)
         }
 
 

@@ -78,7 +78,7 @@ def _dumped(row: TextRow) -> bytes:
 
 # -- of a stream with a schema ----------------------------------------------------------------
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_NUMBERS = frozenset({"int", "long", "double"})
+_NUMBERS = frozenset({"int", "long"})
 
 
 class TypedLines:
@@ -150,12 +150,16 @@ class _NullError(Exception):
 def _shown_as(kind: ColumnType) -> Callable[[str], str]:
     if isinstance(kind, Fixed) or kind.name in _NUMBERS:
         return _number
-    return {"bool": _bool, "json": _json}.get(kind.name, quoted)
+    return {"bool": _bool, "double": _double, "json": _json}.get(kind.name, quoted)
 
 
 # A dead letter can have any value: what is none of its type is text.
 def _number(text: str) -> str:
     return text if _NUMBER.fullmatch(text) else quoted(text)
+
+
+def _double(text: str) -> str:
+    return "-0.0" if text == "-0" else _number(text)  # which Python reads as a whole 0
 
 
 def _bool(text: str) -> str:

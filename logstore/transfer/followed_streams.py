@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from logstore.api.entry import stored_pairs
 from logstore.api.store import Store
 from logstore.errors import PeerError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
@@ -189,7 +190,7 @@ class SameStreams:
         compared = False
         for id, pairs in there:
             if id in here:
-                if [(_raw(name), _raw(value)) for name, value in here[id].pairs] != pairs:
+                if [(_raw(name), _raw(value)) for name, value in stored_pairs(here[id])] != pairs:
                     return False
                 compared = True
             elif oldest <= id and info.max_deleted_entry_id < id:

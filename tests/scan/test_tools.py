@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -241,6 +242,23 @@ def test_a_scan_by_its_name_in_duckdb(races: Store[bytes]) -> None:
     scan = races["race:a"].scan(columns=["ms"], where=[("ms", "<", BEGIN_MS + 10)])  # noqa: F841
     for _ in range(2):
         assert duckdb.sql("select count(*) from scan").fetchall() == [(5,)]
+
+
+@pytest.mark.parametrize("name", ["orders", "or*ers"])
+def test_a_stream_that_was_dropped_since_is_not_read_as_empty(
+    alike: Store[bytes], name: str
+) -> None:
+    alike.stream(name).add({"n": 1}, id="5-0")
+    with duckdb.connect() as con:
+        (view,) = logstore.duckdb.attach(con, alike, name.replace("*", "[*]"))
+        logstore.duckdb.attach(con, alike, name.replace("*", "[*]"), view="renamed")
+        sql = f'select id, n from "{view}" order by id_key desc limit 1'
+        alike.drop(name)
+        with pytest.raises(duckdb.Error, match=f"StreamNotFoundError: .*{re.escape(name)}"):
+            con.execute(sql).fetchall()
+        alike.stream(name).add({"n": 2}, id="7-0")
+        assert con.execute(sql).fetchall() == [("7-0", "2")]
+        assert con.execute("select id from renamed").fetchall() == [("7-0",)]
 
 
 def test_invalid_attaches_are_refused(races: Store[bytes]) -> None:

@@ -116,3 +116,74 @@ def test_polars_and_duckdb_know_the_types(store: logstore.Store[bytes]) -> None:
         (21.53, Decimal("3.50"))
     ]
     assert connection.sql("select temp from plain").fetchall() == [("warm",)]
+
+
+# -- what was made before the schema, or the stream, was another one ------------------------------
+def read_again(store: logstore.Store[bytes]) -> dict[str, Any]:
+    """What reads the column `small` of the stream, made once and read as often as it is called."""
+    con = duckdb.connect()
+    logstore.duckdb.attach(con, store, "typed")
+    scans = {
+        "scan": store.stream("typed").scan(),
+        "of the store": store.scan("typed"),
+        "of a pattern": store.scan("type*", columns=["small"]),
+    }
+    found: dict[str, Any] = {
+        how: (lambda scan=scan: scan.to_arrow().column("small").to_pylist())
+        for how, scan in scans.items()
+    }
+    query = "select small from typed order by id_key"
+    found["DuckDB"] = lambda: [row[0] for row in con.execute(query).fetchall()]
+    return found
+
+
+def test_a_wider_type_is_not_read_as_null(store: logstore.Store[bytes]) -> None:
+    """Values that the type of before has not were null, without a word."""
+    reads = read_again(store)
+    stream = store.stream("typed")
+    stream.configure(schema=SCHEMA.replace("small int", "small long") + ", more int?")
+    stream.add({**ROW, "small": 2**40})
+    for how, read in reads.items():
+        with pytest.raises((logstore.SchemaError, duckdb.Error), match="small' was int") as told:
+            read()
+        assert "is long now: make" in str(told.value), how
+    for how, read in read_again(store).items():
+        assert read() == [5, 2**40], how
+
+
+def test_another_column_changes_nothing(store: logstore.Store[bytes]) -> None:
+    reads = read_again(store)
+    store.stream("typed").configure(schema=SCHEMA + ", more int?")
+    store.stream("typed").add({**ROW, "small": 6, "more": 1})
+    for how, read in reads.items():
+        assert read() == [5, 6], how
+
+
+def test_a_schema_that_was_dropped_and_one_that_a_new_stream_lacks(
+    store: logstore.Store[bytes],
+) -> None:
+    reads = read_again(store)
+    store.stream("typed").configure(schema=None)
+    store.stream("typed").add({"small": "warm"})
+    for how, read in reads.items():
+        with pytest.raises((logstore.SchemaError, duckdb.Error), match="has no schema now"):
+            read()
+        assert how
+    store.drop("typed")
+    store.stream("typed").configure(schema=SCHEMA)
+    store.stream("typed").add(ROW)
+    for how, read in read_again(store).items():
+        assert read() == [5], how
+    pattern = store.scan("type*")
+    store.stream("typeless").add({"small": "warm"})
+    with pytest.raises(logstore.SchemaError, match="has no schema now"):
+        pattern.to_arrow()
+
+
+def test_a_stream_that_is_made_again_is_read(store: logstore.Store[bytes]) -> None:
+    reads = read_again(store)
+    store.drop("typed")
+    store.stream("typed").configure(schema=SCHEMA)
+    store.stream("typed").add({**ROW, "small": 7})
+    for how, read in reads.items():
+        assert read() == [7], how

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 import logstore
+import logstore.duckdb
 from logstore.tools.commands import main
 
 pytest.importorskip("duckdb", reason="duckdb is not installed: install the extra 'duckdb'")
@@ -129,6 +131,75 @@ def test_the_catalogue_lists_all_streams_and_no_substrings(alike: Path) -> None:
     assert [row["name"] for row in found] == TABLES
     columns = rows(alike, "select column_name from duckdb_columns() where table_name = 'Visits'")
     assert [row["column_name"] for row in columns][-3:] == ["id_2", "ts_2", "stream_2"]
+
+
+@pytest.fixture
+def attached(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """The tables that are made of streams."""
+    found: list[str | None] = []
+    whole = logstore.duckdb.attach
+
+    def attach(*given: Any, view: str | None = None) -> list[str]:
+        found.append(view)
+        return whole(*given, view=view)
+
+    monkeypatch.setattr(logstore.duckdb, "attach", attach)
+    return found
+
+
+NAMES_ONLY = (
+    "show tables",
+    "select name from (show tables) order by 1",
+    "select table_name as name from information_schema.tables order by 1",
+    "select view_name as name from duckdb_views() where not internal order by 1",
+    "select name from sqlite_master order by 1",
+    "prepare p as show tables; execute p",
+)
+
+
+@pytest.mark.parametrize("query", NAMES_ONLY)
+def test_the_names_of_tables_cost_no_look_at_their_streams(
+    alike: Path, attached: list[str | None], query: str
+) -> None:
+    """Of ten thousand streams, `show tables` made ten thousand tables, in 46 s."""
+    assert [row["name"] for row in rows(alike, query)] == TABLES
+    assert attached == []
+
+
+def test_a_table_that_was_listed_is_read_as_any_other(
+    alike: Path, attached: list[str | None]
+) -> None:
+    """In the same statement, and in one after it, by every way to name it."""
+    both = (
+        "select id_2, (select count(*) from information_schema.tables) as n from visits "
+        "where exists (from duckdb_views() where view_name = 'w')"
+    )
+    assert rows(alike, both) == [{"id_2": "seven", "n": len(TABLES)}]
+    for query in ("select id_2 from visits", "select id_2 from query_table('visits')",
+                  "prepare p as select id_2 from visits; execute p",
+                  "pivot visits on id_2 using min(seq)"):  # fmt: skip
+        found = rows(alike, f"show tables; {query}")
+        assert len(found) == len(TABLES) + 1
+        assert "seven" in [*found[-1], *found[-1].values()]
+    assert set(attached) == {"Visits"}
+    undone = rows(alike, "begin; show tables; rollback; show tables; select id_2 from visits")
+    assert len(undone) == 2 * len(TABLES) + 1
+    made = rows(alike, "show tables; create table t as select n from w; show tables; from t")
+    assert [row["name"] for row in made[len(TABLES) : -1]] == sorted([*TABLES, "t"])
+    assert made[-1] == {"n": "1"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select column_count as n from duckdb_views() where view_name = 'Visits'",
+        "select count(*) as n from information_schema.columns where table_name = 'Visits'",
+        "select len(column_names) as n from (show all tables) where name = 'Visits'",
+        "select count(*) as n from pragma_table_info('visits')",
+    ],
+)
+def test_what_tells_of_columns_tells_those_of_the_streams(alike: Path, query: str) -> None:
+    assert rows(alike, f"show tables; {query}")[-1] == {"n": 11}
 
 
 def test_the_table_of_all_streams_is_not_a_stream(alike: Path) -> None:

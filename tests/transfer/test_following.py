@@ -48,6 +48,21 @@ def test_following_takes_existing_and_new_entries(
         eventually(lambda: ids(store, "s")[-1] == "6-1")
 
 
+def test_a_stream_that_got_a_schema_here_is_the_same_one(
+    durable: DurableServer, client: Any, store: Store[bytes]
+) -> None:
+    """Its values were compared as numbers with what the server has, and were other ones."""
+    client.execute_command("XADD", "s", "1-1", "n", "5")
+    with followed(store, durable, b"s"):
+        eventually(lambda: len(store.stream("s")) == 1)
+    store.stream("s").configure(schema="n int")
+    client.execute_command("XADD", "s", "2-1", "n", "6")
+    with followed(store, durable, b"s"):
+        eventually(lambda: len(store.stream("s")) == 2)
+    assert store.streams() == [b"s"]
+    assert [entry["n"] for entry in store.stream("s").range()] == [5, 6]
+
+
 def test_only_what_groups_are_done_with_is_trimmed(
     durable: DurableServer, client: Any, store: Store[bytes]
 ) -> None:

@@ -3,14 +3,16 @@
 DuckDB itself says which tables a statement needs: its parser, its plan, and then the errors of its
 catalogue. Invariants: nothing is looked for in the text of a statement; a statement finds the
 streams that are there when it begins, and those that it names with the columns that they have then;
-a table that a statement made has its name before a stream. Nothing in the store changes, and no
-file is touched unless files are allowed.
+a table that a statement made has its name before a stream. A statement that asks for names of
+tables alone finds names without tables, for the time that it runs. Nothing in the store changes,
+and no file is touched unless files are allowed.
 """
 
 from __future__ import annotations
 
 import atexit
 import gc
+import json
 import re
 import signal
 import tempfile
@@ -19,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from logstore.loading import needing
 from logstore.tools.command_output import Progress
@@ -37,6 +39,14 @@ SETTABLE = ("TimeZone", "threads", "memory_limit", "default_order", "default_nul
 _OUR_TRACE = ". Detail: Python exception: "
 _NO_TABLE = re.compile(r"Table with name (.+?) does not exist", re.DOTALL)
 _CATALOGUE = "DUCKDB_"  # begins the functions that read it, in a plan
+# What tells no more than names: functions of what streams are not, and columns of views.
+_OF_NAMES = {f"{_CATALOGUE}{each}" for each in ("TABLES", "INDEXES", "DATABASES", "SCHEMAS")}
+_OF_VIEWS = f"{_CATALOGUE}VIEWS"
+_NAMES = {
+    "comment", "database_name", "database_oid", "internal", "schema_name", "schema_oid", "tags",
+    "temporary", "view_name", "view_oid",
+}  # fmt: skip
+_UNREAD = "select error('a name without a table was read') as unread"
 _INTERRUPT_S = 0.05
 
 
@@ -138,6 +148,7 @@ class StreamTables:
         self._names: dict[bytes, str] = {}  # of streams: their tables
         self._streams: dict[str, bytes | None] = {}  # of tables, folded: their streams; None: all
         self._made: dict[str, str] = {}  # tables that are there, by their folded names
+        self._listed: list[str] = []  # names that are there, without their tables
         self._own: set[str] = set()  # what statements made under whatever name, folded
         self.refresh()
 
@@ -149,6 +160,7 @@ class StreamTables:
             self._folded(table): stream for stream, table in self._names.items()
         }
         streams[ENTRIES] = None
+        self._unlist()
         for table in self._made.values():
             self._con.unregister(table)
         self._made.clear()
@@ -164,6 +176,7 @@ class StreamTables:
         """The names and types of a table's columns; None: there is no such table."""
         import duckdb
 
+        self._unlist()
         self._make(table)
         try:
             found = self._con.execute(f"describe {quoted(table)}").fetchall()
@@ -197,25 +210,44 @@ class StreamTables:
         """Execute a statement, with the tables that it needs."""
         import duckdb
 
+        self._unlist()
         named: set[str] = set()
         with suppress(duckdb.Error):  # for some statements the parser needs the tables
             named = self._con.get_table_names(statement.query)
         for name in named:
             self._make(name)
-        if self._reads_catalogue(statement):
-            self._make_all()
+        self._make_catalogue(statement)
         con = self._con
         self._with_tables(lambda: interruptible(con, lambda: con.execute(statement)))
         types = duckdb.StatementType
         if statement.type in {types.CREATE, types.DROP, types.ALTER, types.TRANSACTION}:
             self._note_own()  # these give no rows, which it would replace
 
-    def _make_all(self) -> None:
-        missing = self._streams.keys() - self._made.keys()
+    def _make_catalogue(self, statement: duckdb.Statement) -> None:
+        """Make all tables for a statement that asks which there are, or their names only."""
+        missing = self._streams.keys() - self._made.keys() - self._own
+        reads = self._reads_catalogue(statement) if missing else None
+        if reads is None:
+            return
+        if reads == "names":
+            self._listed = [self._table(key) for key in missing]
+            views = (f"create temp view {quoted(each)} as {_UNREAD};" for each in self._listed)
+            self._con.execute("".join(views))
+            return
         with self._progress("tables") as tell:
             for done, key in enumerate(missing):
                 tell(done, len(missing))
                 self._make(key)
+
+    def _unlist(self) -> None:
+        """Take the names away that have no tables."""
+        import duckdb
+
+        drops = [f"drop view if exists {quoted(each)};" for each in self._listed]
+        if drops:
+            with suppress(duckdb.TransactionException):  # it failed: first it has to be ended
+                self._con.execute("".join(drops))
+                self._listed = []
 
     def _with_tables(self, call: Callable[[], R]) -> R:
         """A call of DuckDB, again when a table is made that it missed."""
@@ -229,23 +261,25 @@ class StreamTables:
                 if found is None or not self._make(found[1]):
                     raise
 
-    def _reads_catalogue(self, statement: duckdb.Statement) -> bool:
-        """Whether a statement asks which tables there are: its plan has functions that say so."""
+    def _reads_catalogue(self, statement: duckdb.Statement) -> Literal["names", "tables"] | None:
+        """What a statement asks of the tables that there are, by the functions of its plan."""
         import duckdb
 
         types = duckdb.StatementType
         if statement.type == types.PRAGMA:
-            return True  # DuckDB has no plan of one
+            return "tables"  # DuckDB has no plan of one
         if statement.type not in {
             types.SELECT, types.CALL, types.CREATE, types.COPY, types.INSERT, types.EXECUTE,
         }:  # fmt: skip
-            return False
+            return None
         query = f"explain (format json) {statement.query}"
         try:
             plan = self._with_tables(lambda: self._con.execute(query).fetchall())
         except duckdb.Error:  # the statement itself will say it, with its own place
-            return False
-        return any(_CATALOGUE in str(row) for row in plan)
+            return None
+        if not any(_CATALOGUE in str(row) for row in plan):
+            return None
+        return "names" if all(map(_names_only, _operators(plan[0][1]))) else "tables"
 
     def _note_own(self) -> None:
         """Note the tables and views that statements made: they hide a stream of their name."""
@@ -264,11 +298,15 @@ class StreamTables:
         key = self._folded(name)
         if key not in self._streams or key in self._made or key in self._own:
             return False
-        stream = self._streams[key]
-        table = ENTRIES if stream is None else self._names[stream]
+        stream, table = self._streams[key], self._table(key)
         attach(self._con, self._store, None if stream is None else _literally(stream), view=table)
         self._made[key] = table
         return True
+
+    def _table(self, key: str) -> str:
+        """The name of a table, by the folded one."""
+        stream = self._streams[key]
+        return ENTRIES if stream is None else self._names[stream]
 
     # -- errors -------------------------------------------------------------------------------
     def message(self, error: duckdb.Error) -> str:
@@ -290,6 +328,24 @@ class StreamTables:
         first = alike[0].replace(" is ", " is the table ", 1)
         others = ", ".join([first, *alike[1:]])
         return f"{text}\ntables are not told by upper and lower case: the stream {others}"
+
+
+def _operators(plan: str) -> Iterator[dict[str, Any]]:
+    """The operators of a plan, as DuckDB explains it in JSON."""
+    found: list[dict[str, Any]] = json.loads(plan)
+    while found:
+        operator = found.pop()
+        yield operator
+        found += operator.get("children", ())
+
+
+def _names_only(operator: dict[str, Any]) -> bool:
+    """Whether an operator reads of the catalogue what the names of tables tell, if it reads it."""
+    name = operator["name"].strip()
+    if name != _OF_VIEWS:
+        return not name.startswith(_CATALOGUE) or name in _OF_NAMES
+    read = operator["extra_info"].get("Projections")
+    return read is not None and _NAMES.issuperset([read] if isinstance(read, str) else read)
 
 
 def quoted(name: str) -> str:
@@ -320,5 +376,7 @@ def is_whole(text: str) -> bool:
 
 
 def _literally(name: bytes) -> bytes:
-    """A pattern that matches this name alone."""
+    """A pattern that matches this name alone; the name itself needs no look at all the others."""
+    if not any(each in name for each in b"*?["):
+        return name
     return b"".join(b"[%c]" % each if each in b"*?[" else b"%c" % each for each in name)
