@@ -57,7 +57,17 @@ from logstore.codec.resp import (
     resp_requests,
     resp_value,
 )
-from logstore.codec.row_batch import Encoders, RowBatch, RowWriter, columns, pack, rows
+from logstore.codec.row_batch import (
+    Encoders,
+    RowBatch,
+    RowWriter,
+    canonical_texts,
+    columns,
+    double_texts,
+    moment_texts,
+    pack,
+    rows,
+)
 
 __all__ = [
     "ArrowBuilder",
@@ -77,9 +87,11 @@ __all__ = [
     "Unpacking",
     "append",
     "are_ids",
+    "canonical_texts",
     "columns",
     "counts",
     "decoded_pairs",
+    "double_texts",
     "entries",
     "entry_element_count",
     "extend",
@@ -99,6 +111,7 @@ __all__ = [
     "lzf_decompress",
     "mark_deleted",
     "may_match",
+    "moment_texts",
     "new_node",
     "pack",
     "pack_ids",
