@@ -130,24 +130,34 @@ class _Rest:
 
 
 class _Pieces:
-    """The pieces of an input. ``rest`` is what was read, and is in none of them."""
+    """The pieces of an input, and whether each is sound. ``rest`` is what was read, and is in none
+    of them."""
 
-    def __init__(self, source: Any) -> None:
-        self._source = source
+    def __init__(self, source: Any, split: _Splitting) -> None:
+        self._source, self._split = source, split
         self.rest = b""
+        self._mark = codecs.BOM_UTF8  # at the beginning alone
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[tuple[bytes, bool]]:
         while data := self._source.read1(PIECE_BYTES):
             data = self.rest + data
-            end = _end_of_records(data)
+            end = data.rfind(b"\n") + 1  # most often a record ends there, too
+            is_sound = self._is_sound(data[:end])
+            if not is_sound:
+                end = _end_of_records(data)
+                is_sound = self._is_sound(data[:end])
             self.rest = data[end:]
             if end:
-                yield data[:end]
+                self._mark = b""
+                yield data[:end], is_sound
             elif len(data) > HELD_BYTES_MAX:
                 return
         data, self.rest = self.rest, b""
         if data:
-            yield data
+            yield data, self._is_sound(data)
+
+    def _is_sound(self, piece: bytes) -> bool:
+        return self._split.is_sound(piece.removeprefix(self._mark))
 
     def from_here(self, piece: bytes) -> BinaryIO:
         """A piece and all that is behind it."""
@@ -191,13 +201,13 @@ def read(
         empty_is_null: an empty cell of a block is null.
     """
     rows = partial(text_lines.read_csv, ids=ids, delimiter=delimiter, line_max_bytes=line_max_bytes)
-    pieces = _Pieces(source)
     split = _Splitting(delimiter, empty_is_null=empty_is_null)
+    pieces = _Pieces(source, split)
     header: list[str] = []
     number = 0
-    for piece in pieces:
+    for piece, is_sound in pieces:
         begun = number
-        if not split.is_sound(piece if begun else piece.removeprefix(codecs.BOM_UTF8)):
+        if not is_sound:
             known = partial(rows, names=names, header=header, lines_before=begun)
             yield from known(source=pieces.from_here(piece))
             return

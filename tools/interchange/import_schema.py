@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from logstore.schema.column_types import ColumnType
     from logstore.tools.interchange.text_lines import HeaderNames
 
+FEW_CELLS = 100  # of a column, which are looked at before all others
 NONE = "none"  # instead of a schema
 AS_TEXT = "--schema none imports it as text"
 
@@ -278,8 +279,12 @@ def _type_of(cells: Any) -> ColumnType:
     for kind in (LONG, DOUBLE, DATE, TIMESTAMP):
         if codec().canonical_texts(cells, kind.name) is not None:
             return kind
-    texts = ([b"", each.encode()] for each in cells.to_pylist() if each is not None)
-    (column,) = schema_inference.infer(texts).columns
+    there = cells.drop_null()
+    for some in (there.slice(0, FEW_CELLS), there):
+        texts = ([b"", each.encode()] for each in some.to_pylist())
+        (column,) = schema_inference.infer(texts).columns
+        if column.type is STRING:  # as it stays, whatever comes: all of it is UTF-8
+            break
     return column.type
 
 
