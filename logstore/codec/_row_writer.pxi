@@ -189,18 +189,18 @@ cdef bytes time_text(object value):
     return PyBytes_FromStringAndSize(text, 15)
 
 
-cdef bytes short_text(double value):
-    """The shortest text of a number with at most six digits behind the point and fifteen in all;
-    None of another one. No two texts of fifteen digits are the same number, so it is the one."""
-    cdef char text[24]
+cdef u64 put_short_text(char* text, double value) noexcept nogil:
+    """Write the shortest text of a number with at most six digits behind the point and fifteen in
+    all; how many bytes, and 0 for another one. No two texts of fifteen digits are the same number,
+    so it is the one."""
     cdef char* to = text
     cdef int64_t millionths
     cdef int count = 6, whole = 1
     if not 1e-4 <= fabs(value) < 1e9:
-        return None
+        return 0
     millionths = llrint(fabs(value) * 1e6)
     if <double>millionths / 1e6 != fabs(value):
-        return None
+        return 0
     if value < 0:
         to[0] = b"-"[0]
         to += 1
@@ -215,15 +215,16 @@ cdef bytes short_text(double value):
     if count:
         to[0] = b"."[0]
         to = put_digits(to + 1, <int>millionths, count)
-    return PyBytes_FromStringAndSize(text, to - text)
+    return <u64>(to - text)
 
 
 cdef object double_text(double value):
     """The shortest text of a number that has no exponent; None of another one."""
     cdef char* text
-    cdef bytes short = short_text(value)
-    if short is not None:
-        return short
+    cdef char short[24]
+    cdef u64 size = put_short_text(short, value)
+    if size:
+        return PyBytes_FromStringAndSize(short, <Py_ssize_t>size)
     if not -1e10 < value < 1e10:
         return None
     text = PyOS_double_to_string(value, b"r"[0], 0, 0, NULL)

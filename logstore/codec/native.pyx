@@ -10,9 +10,9 @@ _pack.pxi (bulk loading), _pending_rows.pxi and _pending_run.pxi (runs of pendin
 _deliveries.pxi (what a group hands out),
 _node_batch.pxi with _crc32c.pxi (nodes that come from elsewhere), _checksums.pxi (rows, heads of
 frames), _node_list.pxi (nodes by their locators), _matching.pxi (entries by their values),
-_column_ranges.pxi (the least and the most of columns), _columns.pxi, _entries.pxi and _arrow.pxi
-(Arrow), _frame_search.pxi (frames behind damage),
-_lzf.pxi (what servers compress), _resp.pxi (requests of clients, and replies).
+_column_ranges.pxi (the least and the most of columns), _columns.pxi, _cells.pxi, _entries.pxi and
+_arrow.pxi (Arrow), _frame_search.pxi (frames behind damage), _lzf.pxi (what servers compress),
+_resp.pxi (requests of clients, and replies).
 
 Invariants: every offset, length and count that comes from a node is checked against the bytes
 that are there before it is used; memory grows only with what was really read. C functions return
@@ -52,6 +52,7 @@ include "_row_writer.pxi"
 include "_given_ids.pxi"
 include "_pack.pxi"
 include "_columns.pxi"
+include "_cells.pxi"
 include "_pending_rows.pxi"
 include "_pending_run.pxi"
 include "_deliveries.pxi"

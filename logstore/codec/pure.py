@@ -58,7 +58,17 @@ from logstore.codec.resp import (
     resp_requests,
     resp_value,
 )
-from logstore.codec.row_batch import Encoders, RowBatch, RowWriter, columns, pack, rows
+from logstore.codec.row_batch import (
+    Encoders,
+    RowBatch,
+    RowWriter,
+    canonical_texts,
+    columns,
+    double_texts,
+    moment_texts,
+    pack,
+    rows,
+)
 
 __all__ = [
     "ArrowBuilder",
@@ -79,9 +89,11 @@ __all__ = [
     "Unpacking",
     "append",
     "are_ids",
+    "canonical_texts",
     "columns",
     "counts",
     "decoded_pairs",
+    "double_texts",
     "entries",
     "entry_element_count",
     "extend",
@@ -101,6 +113,7 @@ __all__ = [
     "lzf_decompress",
     "mark_deleted",
     "may_match",
+    "moment_texts",
     "new_node",
     "pack",
     "pack_ids",

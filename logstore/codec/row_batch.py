@@ -137,17 +137,44 @@ def rows(items: Iterable[Row], encode: Callable[[Any], bytes] | None = None) -> 
     return RowBatch([_to_flat(item, index, encode) for index, item in enumerate(items)])
 
 
-def columns(names: Sequence[bytes], columns: Sequence[Sequence[object]]) -> RowBatch:
+def columns(names: Sequence[bytes], columns: Sequence[Any]) -> RowBatch:
     """Rows of columns: of each row, the values that are not None, under the names of their columns.
+    A column is a list, or an array of Arrow.
 
     The errors are those of `rows`; ValueError if names, columns and rows do not fit each other.
     """
+    columns = [each.to_pylist() if hasattr(each, "buffers") else each for each in columns]
     if len(names) != len(columns) or len({len(column) for column in columns}) > 1:
         raise ValueError("each name needs a column, and each column a value of every row")
     return rows(
         [(name, value) for name, value in zip(names, row, strict=True) if value is not None]
         for row in zip(*columns, strict=True)
     )
+
+
+# -- the texts of whole columns of Arrow, as a schema stores them --------------------------------
+def moment_texts(array: Any, _a_second: int, _digits: int, with_zone: bool, /) -> Any:
+    """Timestamps as text, with so many digits behind the second, and with ``Z`` in UTC. They are in
+    the years 1 to 9999; ``a_second`` is how many of their units are one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = array.cast(pa.timestamp(array.type.unit)).cast(pa.string())
+    return pc.binary_join_element_wise(texts, "Z", "") if with_zone else texts
+
+
+def double_texts(array: Any, /) -> Any:
+    """Numbers of 64 bits as text. Those of compiled code are null, too, where only Arrow knows the
+    shortest text."""
+    import pyarrow as pa
+
+    return array.cast(pa.string())
+
+
+def canonical_texts(_array: Any, _kind: str, /) -> Any:
+    """Texts of a column as the one text each of values of a type; None if that must be told by the
+    type itself. Compiled code tells of common forms of numbers, times, true and false."""
+    return None
 
 
 def _expanded(ids: ID | Sequence[ID] | GivenIDs, count: int) -> list[ID]:

@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from logstore.codec import codec
 from logstore.errors import InvalidEntryError, SchemaError
 from logstore.scan import conversion, scan_records
 from logstore.scan.scan_columns import arrow_type_of
@@ -51,8 +52,9 @@ def is_binary(kind: Any) -> bool:
 
 
 # -- as Arrow casts them ----------------------------------------------------------------------
-def values(column: Any, name: str, row: int) -> list[Any]:
-    """A column as text, bytes or integers, null as None; ``row``: the number of its first row."""
+def values(column: Any, name: str, row: int) -> Any:
+    """A column as text, bytes or integers, a list or an array; ``row``: the number of its first
+    row."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -61,8 +63,24 @@ def values(column: Any, name: str, row: int) -> list[Any]:
     # The codec takes text and bytes as they are, and makes the text of integers.
     if not (is_text(kind) or is_binary(kind) or pa.types.is_integer(kind)):
         column = _as_text(column, name, row)
-    found: list[Any] = column.to_pylist()
-    return found
+    return _narrow(column)
+
+
+def _narrow(column: Any) -> Any:
+    """Text, bytes or integers, as an array as the codec reads it; else as a list."""
+    import pyarrow as pa
+
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return column.to_pylist()
+    if pa.types.is_integer(kind):
+        plain = pa.int64()
+    else:
+        plain = pa.string() if is_text(kind) else pa.binary()
+    try:
+        return column.cast(plain)
+    except pa.ArrowInvalid:  # a number of more than 63 bits, or more than 2 GiB
+        return column.to_pylist()
 
 
 def _as_text(column: Any, name: str, row: int) -> Any:
@@ -142,8 +160,9 @@ def _key(value: Any) -> str:
 
 
 # -- as a schema has them ---------------------------------------------------------------------
-def typed_values(column: Any, of: Column, row: int) -> list[Any]:
-    """A column as a schema's column has its values: text, bytes or integers, null as None.
+def typed_values(column: Any, of: Column, row: int) -> Any:
+    """A column as a schema's column has its values: text, bytes or integers, null as None, in a
+    list or an array.
 
     Args:
         column: an array of Arrow.
@@ -163,8 +182,7 @@ def typed_values(column: Any, of: Column, row: int) -> list[Any]:
         raise SchemaError(f"row {row + first}: {of.null_refused}")
     found = _together(column, of.type)
     if found is not None:
-        texts: list[Any] = found if isinstance(found, list) else found.to_pylist()
-        return texts
+        return found if isinstance(found, list) else _narrow(found)
     return _one_by_one(column, of, row)
 
 
@@ -197,7 +215,8 @@ def _objects(column: Any, of: Column, row: int) -> list[Any]:
     if isinstance(of.type, Fixed) and types.is_floating(kind):
         numbers: list[Any] = column.to_pylist()
         return numbers
-    texts = [_encoded(each) for each in values(column, of.name, row)]
+    found = values(column, of.name, row)
+    texts = list(map(_encoded, found if isinstance(found, list) else found.to_pylist()))
     if kind == pa.time64("ns"):  # whole microseconds are as any others
         return [None if each is None else each.removesuffix(b"000") for each in texts]
     return texts
@@ -240,6 +259,9 @@ def _from_text(column: Any, kind: ColumnType, make: _Together) -> Any:
 
     if column.type != pa.string():
         column = column.cast(pa.string())
+    told = codec().canonical_texts(column, kind.name)
+    if told is not None:
+        return told
     target = arrow_type_of(kind)
     if target == pa.string():
         return None
@@ -283,10 +305,24 @@ def _double(column: Any, _kind: ColumnType) -> Any:
 
     types = pa.types
     if types.is_integer(column.type):  # of large ones the last digits are lost, as to Python
-        return column.cast(pa.float64(), safe=False).cast(pa.string())
+        return double_texts(column.cast(pa.float64(), safe=False))
     if types.is_floating(column.type):
-        return column.cast(pa.float64()).cast(pa.string())
+        return double_texts(column.cast(pa.float64()))
     return None
+
+
+def double_texts(column: Any) -> Any:
+    """Numbers of 64 bits as the shortest texts, as Arrow writes them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = codec().double_texts(column)
+    if texts.null_count == column.null_count:
+        return texts
+    others = pc.and_(texts.is_null(), column.is_valid())
+    if 2 * others.true_count > len(column):
+        return column.cast(pa.string())
+    return pc.replace_with_mask(texts, others, column.filter(others).cast(pa.string()))
 
 
 def _fixed(column: Any, kind: ColumnType) -> Any:
@@ -329,12 +365,11 @@ def _timestamp(column: Any, _kind: ColumnType) -> Any:
         return None
     unit = column.type.unit
     column = column.cast(pa.timestamp(unit, "UTC"))  # without a zone it is in UTC
-    text = conversion.time_text(column)  # checks the years
-    if unit == "us":
-        return text
-    if unit != "ns":
-        return column.cast(pa.timestamp("us", "UTC")).cast(pa.string())
-    return pc.binary_join_element_wise(pc.utf8_slice_codeunits(text, 0, _MICROSECONDS), "Z", "")
+    conversion.check_years(column)
+    if unit == "ns":
+        text = conversion.time_text(column)
+        return pc.binary_join_element_wise(pc.utf8_slice_codeunits(text, 0, _MICROSECONDS), "Z", "")
+    return conversion.time_text(column.cast(pa.timestamp("us", "UTC")))
 
 
 def _time(column: Any, _kind: ColumnType) -> Any:

@@ -20,6 +20,7 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any
 
+from logstore.codec import codec
 from logstore.errors import UsageError
 from logstore.scan.record_batches import ColumnSource
 from logstore.scan.scan_columns import Target, source_of
@@ -244,11 +245,20 @@ def time_text(column: Any) -> Any:
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         column = column.cast(pa.timestamp(kind.unit, "UTC"))
+    check_years(column)
+    if pa.types.is_timestamp(kind):
+        unit = kind.unit
+        return codec().moment_texts(column, A_SECOND[unit], _DIGITS[unit], kind.tz is not None)
+    return column.cast(pa.string())
+
+
+def check_years(column: Any) -> None:
+    """OutOfRange for a value of timestamps or dates that is not in the years 1 to 9999."""
     place = _outside(column)
     if place >= 0:
+        kind = column.type
         value = column.cast(_number_type(kind))[place].as_py()
         raise OutOfRange(place, f"a {kind} of {value} is not in the years 1 to 9999")
-    return column.cast(pa.string())
 
 
 def _number_type(kind: Any) -> Any:

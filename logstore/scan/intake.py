@@ -235,8 +235,9 @@ def ready_rows(batch: Any, wanted: Layout, row: int = 0) -> Any:
                 columns.append([default] * batch.num_rows)
         return codec().columns(names, columns)
     rows: list[Any] = []
+    lists = [each if isinstance(each, list) else each.to_pylist() for each in columns]
     for place, pairs in enumerate(_nested(batch, wanted)):
-        of_row = {name: column[place] for name, column in zip(names, columns, strict=True)}
+        of_row = {name: column[place] for name, column in zip(names, lists, strict=True)}
         rows.append(_row_of(_merged(pairs, of_row), wanted.typed, row + place))
     return codec().rows(rows)
 
@@ -254,7 +255,7 @@ def _merged(pairs: list[tuple[Any, Any]], columns: dict[bytes, Any]) -> list[tup
     return merged + [item for item in columns.items() if item[0] not in names]
 
 
-def _column(batch: Any, place: int, name: bytes, wanted: Layout, row: int) -> list[Any]:
+def _column(batch: Any, place: int, name: bytes, wanted: Layout, row: int) -> Any:
     column, typed = batch.column(place), wanted.typed
     of = None if typed is None else typed.column(name)
     if of is None:

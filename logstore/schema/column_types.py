@@ -42,6 +42,15 @@ class ColumnType(ABC):
     def write(self, value: Any) -> bytes:
         """The text of a value, or of another text of it. ValueError, TypeError for what is none."""
 
+    @property
+    def takes_empty(self) -> bool:
+        """Whether the empty text has a value."""
+        try:
+            self.read(b"")
+        except ValueError:
+            return False
+        return True
+
     def reads_all_of(self, other: ColumnType) -> bool:
         """Whether every text of another type has a value of this one."""
         return other == self

@@ -47,6 +47,16 @@ def test_a_tiny_run_counts_what_a_full_scan_counts(
     assert told.out.count("range(where=)") == 3
 
 
+def test_a_tiny_run_of_imports_and_adds_with_schemas(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["typed", "--tiny", "--rounds", "1", "--json", "--folder", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert "failed" not in told.err
+    names = {result["name"] for result in json.loads(told.out)["results"]}
+    assert {"import of CSV, types found", "add_many with a schema"} < names
+
+
 def test_a_tiny_run_tells_of_tails_sizes_and_indexes_that_were_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,6 +30,8 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: install th
 def texts_of(column: Any, kind: ColumnType, row: int = 0) -> list[bytes | None]:
     """The texts of a column, as they are stored."""
     found = column_texts.typed_values(column, Column("c", kind, nullable=True), row)
+    if not isinstance(found, list):
+        found = found.to_pylist()
     return [
         None if each is None else each if isinstance(each, bytes) else str(each).encode()
         for each in found

@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import io
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -28,7 +28,7 @@ from logstore.loading import load, needing
 from logstore.options import BATCH_MAX_ROWS, ENTRY_MAX_BYTES, Sync
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
-from logstore.tools.interchange import text_lines
+from logstore.tools.interchange import csv_blocks, text_lines
 from logstore.tools.interchange.file_formats import (
     TABLES,
     TEXTS,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from logstore.api.stream import Stream
     from logstore.codec import GivenIDs, RowBatch
     from logstore.engine.streams.add import AutoID
-    from logstore.schema.column_types import ColumnType
     from logstore.schema.stream_schema import Schema
+    from logstore.tools.interchange.csv_blocks import CellBlock
     from logstore.tools.interchange.import_schema import ImportSchema
 
 
@@ -92,15 +92,18 @@ class Import:
             )
         return f"{id} is not above {last} before it: sort the input by ID"
 
-    def _commit_ready(self, ready: RowBatch, ids: AutoID | GivenIDs) -> None:
-        """Add rows that are written already."""
+    def _commit_ready(
+        self, ready: RowBatch, ids: AutoID | GivenIDs, first: int = 0, end: int | None = None
+    ) -> None:
+        """Add rows that are written already: all, or those from ``first`` to ``end``."""
         from logstore.api.entry import IDRuns, collect
         from logstore.api.opening import opened_of
         from logstore.engine.streams import add
 
         schema_at = 0 if self.schema is None else self.schema.settle(create=self.create)
         name = self.stream.name
-        request = add.Add(name, ready, 0, len(ready), ids, self.create, schema_at=schema_at)
+        end = len(ready) if end is None else end
+        request = add.Add(name, ready, first, end, ids, self.create, schema_at=schema_at)
         added = opened_of(self.stream).commit(partial(add.add, request=request), None)
         found = IDRuns()
         if added is not None:
@@ -115,6 +118,8 @@ class Import:
         self.counts.last_id = ids[-1]
 
 
+# What is read: a block is of rows, or of cells.
+Read: TypeAlias = "ImportRow | InputLineError | Block | CellBlock"
 # Of a row that is to be added: its number, what is counted, and what ``add_many`` takes.
 Waiting: TypeAlias = tuple[int, str, Any]
 
@@ -123,7 +128,7 @@ Waiting: TypeAlias = tuple[int, str, Any]
 class Load(Import):
     """An import of text, row by row, or by blocks of rows."""
 
-    rows: text_lines.Found = field(kw_only=True)
+    rows: Generator[Read] = field(kw_only=True)
     empty_is_null: bool = field(default=False, kw_only=True)
     _waiting: list[Waiting] = field(default_factory=list)
     _last: StreamID = ZERO_ID
@@ -134,16 +139,65 @@ class Load(Import):
         with closing(self.rows):
             return self._run(self.rows)
 
-    def _run(self, rows: Iterable[ImportRow | InputLineError | Block]) -> Counts:
+    def _run(self, rows: Iterable[Read]) -> Counts:
         self._last = self._resume_after = self.stream.last_id
-        for found in rows:
-            if isinstance(found, Block):
-                self._add_block(found)
-            else:
-                self._add_one(found)
+        self._take(rows)
         if self._waiting:
             self._commit()
         return self.counts
+
+    def _take(self, rows: Iterable[Read]) -> None:
+        for found in rows:
+            if isinstance(found, Block):
+                self._add_block(found)
+            elif isinstance(found, ImportRow | InputLineError):
+                self._add_one(found)
+            elif not self._add_cells(found):
+                self._take(found.row_by_row())
+
+    def _add_cells(self, block: CellBlock) -> bool:
+        """Add a block of cells; False: nothing was added, and each row must be looked at."""
+        if self._waiting:
+            self._commit()
+        with_ids = block.id_at >= 0
+        if self._with_ids not in {None, with_ids} or (self.resume and not with_ids):
+            return False
+        try:
+            ready = block.ready(None if self.schema is None else self.schema.schema)
+            parts = self._parts(block, len(ready))
+        except UsageError:
+            return False
+        if parts is None:
+            return False
+        self._with_ids = with_ids
+        for first, end, ids in parts:
+            self._commit_ready(ready, ids, first, end)
+            self.on_batch(self.counts, 0)
+        return True
+
+    def _parts(
+        self, block: CellBlock, count: int
+    ) -> list[tuple[int, int, AutoID | GivenIDs]] | None:
+        """The first row of each batch of a block, the one behind its last, and their IDs; None if
+        the IDs do not ascend above all before them."""
+        from logstore.codec import codec
+        from logstore.engine.streams.add import AUTO
+
+        size, last = self.batch or count, self._last
+        parts: list[tuple[int, int, AutoID | GivenIDs]] = []
+        ms, seq = block.numbers() if block.id_at >= 0 else ([], [])
+        for first in range(0, count, size):
+            end = min(first + size, count)
+            if block.id_at < 0:
+                parts.append((first, end, AUTO))
+                continue
+            ids = codec().given_numbers(ms[first:end], seq[first:end])
+            if ids.settle(*last) >= 0:
+                return None
+            last = StreamID(*ids[len(ids) - 1])
+            parts.append((first, end, ids))
+        self._last = last
+        return parts
 
     def _add_block(self, block: Block) -> None:
         """Take a block of plain rows, of which only the IDs are not checked yet."""
@@ -291,18 +345,10 @@ def _raw(fields: Any, schema: Schema, *, empty_is_null: bool) -> list[tuple[byte
         text = value.encode() if isinstance(value, str) else value
         if empty_is_null and text == b"":
             column = schema.column(field)
-            if column is not None and (column.nullable or not _takes_empty(column.type)):
+            if column is not None and (column.nullable or not column.type.takes_empty):
                 text = None
         raw.append((field, text))
     return raw
-
-
-def _takes_empty(kind: ColumnType) -> bool:
-    try:
-        kind.read(b"")
-    except ValueError:
-        return False
-    return True
 
 
 # Codecs of Python that are no encodings of text files, though they turn text into bytes.
@@ -367,7 +413,7 @@ def size_of(source: BinaryIO) -> int:
 @click.option(
     "--batch",
     type=click.IntRange(1, BATCH_MAX_ROWS),
-    help="Entries in a commit.  [default: 1000; of tables 65536]",
+    help="Entries in a commit.  [default: 1000; of tables 65536, of much CSV 1 MiB of it]",
 )
 @click.option("--skip-bad", is_flag=True, help="Go on after bad lines, and count them.")
 @click.option("--resume", is_flag=True, help="Pass over rows up to the stream's last ID.")
@@ -521,13 +567,26 @@ class TextInput:
                     "--time-field is not for a stream with a codec: name the IDs"
                 )
             ids.written = partial(typed_bytes, codec)
-        rows = self._rows(ids, names)
+        rows = self._rows(ids, names, empty_is_null=schema is not None)
         how["empty_is_null"] = self._kind == "csv"
         return Load(stream, rows=rows, schema=typed, **how)
 
-    def _rows(self, ids: RowIDs, names: text_lines.HeaderNames) -> text_lines.Found:
+    def _rows(
+        self, ids: RowIDs, names: text_lines.HeaderNames, *, empty_is_null: bool
+    ) -> Generator[Read]:
         if self._kind != "csv":
             return text_lines.read_json(self._file, ids, line_max_bytes=self._most)
+        if self._most >= csv_blocks.RECORD_BYTES_MAX and csv_blocks.may_split(
+            self._encoding, self._delimiter
+        ):
+            return csv_blocks.read(
+                self._file,
+                ids,
+                delimiter=self._delimiter,
+                line_max_bytes=self._most,
+                names=names,
+                empty_is_null=empty_is_null,
+            )
         return text_lines.read_csv(
             self._file,
             ids,

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logstore.api.opening import opened_of
+from logstore.codec import codec
 from logstore.errors import OptionError, SchemaError, UsageError
 from logstore.ids import ZERO_ID
 from logstore.schema import schema_inference
-from logstore.schema.column_types import STRING
+from logstore.schema.column_types import DATE, DOUBLE, LONG, STRING, TIMESTAMP
 from logstore.schema.schema_text import parse
 from logstore.schema.stream_schema import Column, Schema, folded
-from logstore.tools.interchange import text_lines
+from logstore.tools.interchange import csv_blocks, text_lines
 from logstore.tools.interchange.text_rows import WRAPPERS, RowIDs, one_by_one
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from logstore.schema.column_types import ColumnType
     from logstore.tools.interchange.text_lines import HeaderNames
 
+FEW_CELLS = 100  # of a column, which are looked at before all others
 NONE = "none"  # instead of a schema
 AS_TEXT = "--schema none imports it as text"
 
@@ -251,10 +253,39 @@ def of_csv(
     sample: bytes, ids: RowIDs, names: HeaderNames, *, encoding: str, delimiter: str
 ) -> Schema | None:
     """The schema of the first rows of a CSV; None: there are none. OptionError."""
+    if csv_blocks.may_split(encoding, delimiter):
+        cells = csv_blocks.sample_columns(sample, ids, delimiter, names)
+        if cells is not None:
+            return _of_cells(cells)
     rows = text_lines.read_csv(
         io.BytesIO(sample), ids, encoding=encoding, delimiter=delimiter, names=names
     )
     return _nullable(_pairs_of(rows), is_open=False)
+
+
+def _of_cells(columns: Sequence[tuple[str, Any]]) -> Schema | None:
+    if all(cells.null_count == len(cells) for _, cells in columns):
+        return None
+    try:
+        return Schema([Column(name, _type_of(cells), True) for name, cells in columns])
+    except OptionError as error:
+        raise OptionError(f"{error.message}; {AS_TEXT}") from None
+
+
+def _type_of(cells: Any) -> ColumnType:
+    """The type of a column of text as ``infer`` finds it; of one without any value that of text."""
+    if cells.null_count == len(cells):
+        return STRING
+    for kind in (LONG, DOUBLE, DATE, TIMESTAMP):
+        if codec().canonical_texts(cells, kind.name) is not None:
+            return kind
+    there = cells.drop_null()
+    for some in (there.slice(0, FEW_CELLS), there):
+        texts = ([b"", each.encode()] for each in some.to_pylist())
+        (column,) = schema_inference.infer(texts).columns
+        if column.type is STRING:  # as it stays, whatever comes: all of it is UTF-8
+            break
+    return column.type
 
 
 def of_json(sample: bytes, ids: RowIDs) -> Schema | None:

@@ -18,7 +18,7 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count, repeat
@@ -159,13 +159,13 @@ class _CSVLines:
     """The lines of a text for a reader of CSV, which is never given more of a record than it may
     have. A record ends with a line behind which quotes are even."""
 
-    def __init__(self, text: _Text, most: int) -> None:
+    def __init__(self, text: _Text, most: int, number: int) -> None:
         self._text = text
         self._most = most
         self._left = most
         self._quotes = 0
         self._within = False  # a line was read in part
-        self.number = 0  # lines so far
+        self.number = number  # lines so far
 
     def begin(self) -> None:
         """Begin another record."""
@@ -221,23 +221,36 @@ def read_csv(
     delimiter: str = ",",
     line_max_bytes: int = LINE_MAX_BYTES,
     names: HeaderNames = lambda cells: (cells, True),
+    header: Sequence[str] = (),
+    lines_before: int = 0,
 ) -> Found:
     """Rows of CSV under a header; values are stored in UTF-8. Empty lines are skipped.
 
-    Of a record, which may go over several lines, so many characters at most are read.
+    Of a record, which may go over several lines, so many characters at most are read. The header is
+    that of the source, or was found in the lines before it.
     """
     csv.field_size_limit(sys.maxsize)
-    plain = encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
-    text = _Text(source, "utf-8-sig" if plain else encoding)
-    return _csv_rows(_CSVLines(text, line_max_bytes), ids, delimiter, line_max_bytes, names)
+    begins = is_plain_encoding(encoding) and not header and not lines_before
+    text = _Text(source, "utf-8-sig" if begins else encoding)
+    lines = _CSVLines(text, line_max_bytes, lines_before)
+    return _csv_rows(lines, ids, delimiter, line_max_bytes, names, list(header))
+
+
+def is_plain_encoding(encoding: str) -> bool:
+    """Whether text is stored in the encoding in which it comes."""
+    return encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
 
 
 def _csv_rows(
-    source: _CSVLines, ids: RowIDs, delimiter: str, most: int, names: HeaderNames
+    source: _CSVLines,
+    ids: RowIDs,
+    delimiter: str,
+    most: int,
+    names: HeaderNames,
+    header: list[str],
 ) -> Found:
     made = partial(csv.reader, delimiter=delimiter, strict=True)
     reader = made(source)
-    header: list[str] = []
     plain = plain_csv(header, ids)
 
     def other(number: int, cells: list[str]) -> ImportRow | InputLineError | None:

@@ -485,14 +485,24 @@ def _fields(found: Sequence[tuple[str, Any]]) -> Fields | None:
 
 
 # -- many rows of CSV -----------------------------------------------------------------------------
+def id_place(header: Sequence[str], ids: RowIDs) -> int | None:
+    """The column of a header with the IDs; -1: there are none. None if records under it are not
+    plain."""
+    id_at = header.index(ids.field) if ids.field in header else -1
+    missing = id_at < 0 and (ids.required or (ids.default and NUMBERS[0] in header))
+    fields = len(header) - (id_at >= 0)
+    if ids.of_times or ids.written is not None or missing or not fields or not is_utf8(header):
+        return None
+    return id_at
+
+
 def plain_csv(header: Sequence[str], ids: RowIDs) -> Callable[[list[str]], PlainRow | None]:
     """A function that makes a plain row of a record of UTF-8; None if `csv_pairs` must read it."""
     width = len(header)
-    id_at = header.index(ids.field) if ids.field in header else -1
-    names = [name for at, name in enumerate(header) if at != id_at]
-    missing = id_at < 0 and (ids.required or (ids.default and NUMBERS[0] in header))
-    if ids.of_times or ids.written is not None or missing or not names or not is_utf8(names):
+    id_at = id_place(header, ids)
+    if id_at is None:
         return lambda _cells: None
+    names = [name for at, name in enumerate(header) if at != id_at]
     repeated = len(set(names)) < len(names)
 
     def row(cells: list[str]) -> PlainRow | None:

@@ -1,0 +1,144 @@
+"""Streams with a schema: imports that find it, and adds that are held against it.
+
+Files are imported by the command, in a process of its own for each round, with the libraries loaded
+before; DuckDB reads the same CSV into a table in memory, on one thread. Rows are drawn at random: a
+time, a text of eight letters, a double with two digits behind the point, and a whole number. An add
+with a schema and one without come in turns, of the same rows in a shuffled order. What is told is
+processor time: of the process, or of the thread that adds.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import string
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import logstore
+from benchmarks.harness import (
+    Bench,
+    Result,
+    at_least,
+    at_most,
+    fresh,
+    in_turns,
+    interleave,
+)
+
+NAME = "typed"
+SCHEMA = "at timestamp, device string, temp double, count long"
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def run(bench: Bench) -> list[Result]:
+    """Rates of imports, and times of adds."""
+    return [*_imports(bench), *_adds(bench)]
+
+
+def _rows(count: int) -> Iterator[dict[str, Any]]:
+    """Rows, each with its moment as a datetime."""
+    draw = random.Random(7)
+    moment = T0
+    for _ in range(count):
+        moment += timedelta(microseconds=draw.randrange(2_000_000))
+        device = "".join(draw.choices(string.ascii_lowercase, k=8))
+        temp, number = round(draw.gauss(20, 8), 2), draw.randrange(-(10**6), 10**6)
+        yield {"at": moment, "device": device, "temp": temp, "count": number}
+
+
+def _imports(bench: Bench) -> list[Result]:
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    count = bench.size(2_000_000, 200_000)
+    folder = bench.folder / "typed"
+    folder.mkdir()
+    table = pa.Table.from_pylist(list(_rows(count)))
+    plain = table.set_column(0, "at", table["at"].cast(pa.timestamp("us")).cast(pa.string()))
+    parquet.write_table(table, folder / "rows.parquet")
+    for style in ("none", "needed"):  # which quotes every text
+        csv.write_csv(plain, folder / f"{style}.csv", csv.WriteOptions(quoting_style=style))
+
+    def imported(file: Path, _round: int) -> float:
+        store = folder / "store"
+        shutil.rmtree(store, ignore_errors=True)
+        took: float = fresh("import_table", store, file)
+        return count / took / 1e6
+
+    def read(file: Path, _round: int) -> float:
+        took: float = fresh("read_by_duckdb", file)
+        return count / took / 1e6
+
+    (of_parquet,) = in_turns(
+        bench.rounds, {"logstore import": partial(imported, folder / "rows.parquet")}
+    )
+    labels = ("logstore import", "DuckDB, into a table")
+    of_csv = {
+        told: interleave(bench.rounds, partial(imported, file), partial(read, file), labels)
+        for told, file in (
+            ("", folder / "none.csv"),
+            (", texts in quotes", folder / "needed.csv"),
+        )
+    }
+    unit, goal = "M rows/s of processor time", 1.0
+    return [
+        Result(
+            "import of Parquet, four columns",
+            unit,
+            of_parquet,
+            None,
+            of_parquet.mean,
+            f">= {goal:g} M rows/s",
+            of_parquet.mean >= goal,
+            f"{count:,} rows",
+        ),
+        *(
+            at_least(f"import of CSV, types found{told}", unit, *sides, 0.5, f"{count:,} rows")
+            for told, sides in of_csv.items()
+        ),
+    ]
+
+
+def _adds(bench: Bench) -> list[Result]:
+    """An add of a row with a schema over one without, of the same values; and of datetimes."""
+    count = bench.size(50_000, 10_000)
+    moments = list(_rows(count))
+    random.Random(8).shuffle(moments)
+    texts = [row | {"at": f"{row['at']:%Y-%m-%d %H:%M:%S.%f}Z"} for row in moments]
+    with logstore.open(bench.folder / "typed-adds", sync="os", background=False) as store:
+        plain, typed = store.stream("plain"), store.stream("typed")
+        typed.configure(schema=SCHEMA)
+        sides: dict[str, Callable[[int], float]] = {
+            "with a schema": lambda _: _took_us(typed.add, texts),
+            "with a schema, of datetimes": lambda _: _took_us(typed.add, moments),
+            "without": lambda _: _took_us(plain.add, texts),
+            "many with a schema": lambda _: _took_us(typed.add_many, texts, at_once=True),
+            "many without": lambda _: _took_us(plain.add_many, texts, at_once=True),
+        }
+        one, dated, bare, many, bare_many = in_turns(2 * bench.rounds, sides)
+    unit = "us a row, of processor time"
+    note = "four values drawn at random, in turns, sync='os'"
+    return [
+        at_most("add with a schema, of texts and numbers", unit, one, bare, 1.3, note),
+        at_most(
+            "add with a schema, of datetimes, over one of ready texts", unit, dated, bare, 1.3, note
+        ),
+        at_most("add_many with a schema", unit, many, bare_many, 1.3, note),
+    ]
+
+
+def _took_us(
+    add: Callable[[Any], object], rows: list[dict[str, Any]], *, at_once: bool = False
+) -> float:
+    started_ns = time.thread_time_ns()
+    if at_once:
+        add(rows)
+    else:
+        for row in rows:
+            add(row)
+    return (time.thread_time_ns() - started_ns) / len(rows) / 1e3
