@@ -83,10 +83,8 @@ def attach(
         EntryTypeError: ``store`` is no store, or a stream's name is neither str nor bytes.
         UsageError: pyarrow is not installed.
     """
-    if not isinstance(store, Store):
-        raise EntryTypeError(f"store is an open store, not {type(store).__name__}")
+    opened = _opened(store)
     arguments.check_count(sample, "sample")
-    opened = opened_of(store)
     find = stream_names(opened, streams)
     if view is None:
         views = scan_columns.stream_tables(stream_names(opened, None)())
@@ -110,6 +108,12 @@ def attach(
         )
         con.register(name, needing("arrow", scan.dataset))
     return list(parts)
+
+
+def _opened(store: Store[T]) -> OpenStore[T]:
+    if not isinstance(store, Store):
+        raise EntryTypeError(f"store is an open store, not {type(store).__name__}")
+    return opened_of(store)
 
 
 def _still_there(opened: OpenStore[Any], names: Sequence[bytes]) -> Sequence[bytes]:

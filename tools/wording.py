@@ -55,7 +55,8 @@ def _is_plain(character: str) -> bool:
 
 def entry_line(entry: Entry[bytes]) -> str:
     """An entry on one line: its ID, then field=value, quoted as a shell would want them."""
-    from logstore.api.entry import codec_of, stored_pairs  # here, for help must load fast
+    from logstore.api.entry import stored_pairs  # here, for help must load fast
+    from logstore.api.values import codec_of
 
     codec, show = codec_of(entry), readable
     if codec is not None:
@@ -73,7 +74,8 @@ def _value_shown(codec: ValueCodec, stored: bytes) -> str:
 
 def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
     """An entry for JSON, in the first of the three forms that is faithful."""
-    from logstore.api.entry import codec_of, stored_pairs
+    from logstore.api.entry import stored_pairs
+    from logstore.api.values import codec_of
     from logstore.scan import scan_records
 
     codec = codec_of(entry)

@@ -22,12 +22,11 @@ from logstore.ids import U64_MAX, StreamID, parse_id
 from logstore.loading import load
 
 if TYPE_CHECKING:
-    from logstore.api.scheduling import ScheduledEntry
-    from logstore.api.values import ValueCodec
     from logstore.codec.entry_objects import EntryMaker
     from logstore.engine.streams.add import Added
 
 T = TypeVar("T", bytes, str)
+T_co = TypeVar("T_co", covariant=True)
 D = TypeVar("D")
 _id_and_flat = attrgetter("id", "_flat")
 
@@ -252,15 +251,16 @@ def pairs_of(flat: Sequence[Any], encoding: str | Decoding | None) -> list[tuple
     return encoding.pairs(flat)
 
 
-def stored_pairs(entry: Entry[T] | ScheduledEntry[T]) -> list[tuple[T, T]]:
+class HasPairs(Protocol[T_co]):
+    """An entry, or one that is scheduled."""
+
+    @property
+    def _flat(self) -> Sequence[T_co]: ...
+
+
+def stored_pairs(entry: HasPairs[T]) -> list[tuple[T, T]]:
     """The pairs of an entry as they are stored, also if a codec or a schema reads its values."""
     return pairs_of(entry._flat, None)
-
-
-def codec_of(entry: Entry[Any]) -> ValueCodec | None:
-    """The codec by which the values of an entry are read; None if there is none."""
-    found: ValueCodec | None = getattr(entry._encoding, "codec", None)
-    return found
 
 
 _field_value = codec().field_value
