@@ -22,13 +22,18 @@ from logstore.ids import U64_MAX, StreamID, parse_id
 from logstore.loading import load
 
 if TYPE_CHECKING:
-    from logstore.api.scheduling import ScheduledEntry
     from logstore.codec.entry_objects import EntryMaker
     from logstore.engine.streams.add import Added
 
 T = TypeVar("T", bytes, str)
 D = TypeVar("D")
 _id_and_flat = attrgetter("id", "_flat")
+
+
+class StoredFields(Protocol):
+    """What has fields as they are stored: an entry, or one that waits for its time."""
+
+    _flat: Any  # names and values, one behind the other
 
 
 class Decoding(Protocol):
@@ -251,7 +256,7 @@ def pairs_of(flat: Sequence[Any], encoding: str | Decoding | None) -> list[tuple
     return encoding.pairs(flat)
 
 
-def stored_pairs(entry: Entry[T] | ScheduledEntry[T]) -> list[tuple[T, T]]:
+def stored_pairs(entry: StoredFields) -> list[tuple[Any, Any]]:
     """The pairs of an entry as they are stored, also if a codec or a schema reads its values."""
     return pairs_of(entry._flat, None)
 
