@@ -26,9 +26,14 @@ if TYPE_CHECKING:
     from logstore.engine.streams.add import Added
 
 T = TypeVar("T", bytes, str)
-T_co = TypeVar("T_co", covariant=True)
 D = TypeVar("D")
 _id_and_flat = attrgetter("id", "_flat")
+
+
+class StoredFields(Protocol):
+    """What has fields as they are stored: an entry, or one that waits for its time."""
+
+    _flat: Any  # names and values, one behind the other
 
 
 class Decoding(Protocol):
@@ -251,14 +256,7 @@ def pairs_of(flat: Sequence[Any], encoding: str | Decoding | None) -> list[tuple
     return encoding.pairs(flat)
 
 
-class HasPairs(Protocol[T_co]):
-    """An entry, or one that is scheduled."""
-
-    @property
-    def _flat(self) -> Sequence[T_co]: ...
-
-
-def stored_pairs(entry: HasPairs[T]) -> list[tuple[T, T]]:
+def stored_pairs(entry: StoredFields) -> list[tuple[Any, Any]]:
     """The pairs of an entry as they are stored, also if a codec or a schema reads its values."""
     return pairs_of(entry._flat, None)
 

@@ -36,7 +36,7 @@ def test_examples_of_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.M
 def test_blocks_need_what_continuous_integration_has() -> None:
     """A block that needs anything else would never run."""
     needs = {block.needs for page in PAGES for block in blocks(page)} - {""}
-    assert needs == {"huey", "spark", "starlette", "taskiq"}
+    assert needs == {"huey", "matplotlib", "spark", "starlette", "taskiq"}
     extras = project()["project"]["optional-dependencies"]
     assert all(any(each in " ".join(extras[name]) for name in extras) for each in needs)
 

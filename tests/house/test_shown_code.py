@@ -68,6 +68,17 @@ FOREIGN = {
         "redis_client",
         "query",
         "enum",
+        "Decimal",
+        "UUID",
+        "date",
+        "datetime",
+        "time",
+        "int64",
+        "DECIMAL",
+        "decimal128",
+        "Datetime",
+        "TIME",
+        "TIMESTAMP",
     ),
 }
 # What pages say is not here.

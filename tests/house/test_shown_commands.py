@@ -265,7 +265,8 @@ def files_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that commands look for before they run."""
     monkeypatch.chdir(tmp_path)
     names = (
-        "flights.csv.gz france.jsonl france.parquet later.jsonl secret sensor.jsonl sensor.parquet"
+        "flights.csv.gz france.jsonl france.parquet later.jsonl readings.parquet rooms.csv "
+        "secret sensor.jsonl sensor.parquet"
     )
     for name in names.split():
         (tmp_path / name).touch()

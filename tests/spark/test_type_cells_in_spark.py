@@ -36,7 +36,7 @@ def in_spark(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_what_spark_writes_is_the_stream_again(spark: Any, path: Path, kind: str) -> None:
+def test_a_write_of_spark_is_the_stream_again(spark: Any, path: Path, kind: str) -> None:
     """Types, edges and nulls, by the schema of the stream."""
     again = path.parent / "again"
     with logstore.open(again) as store:

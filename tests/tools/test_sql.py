@@ -198,7 +198,7 @@ def test_a_table_that_was_listed_is_read_as_any_other(
         "select count(*) as n from pragma_table_info('visits')",
     ],
 )
-def test_what_tells_of_columns_tells_those_of_the_streams(alike: Path, query: str) -> None:
+def test_statements_that_tell_of_columns_tell_those_of_the_streams(alike: Path, query: str) -> None:
     assert rows(alike, f"show tables; {query}")[-1] == {"n": 11}
 
 
