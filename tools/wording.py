@@ -6,7 +6,6 @@ in base64 where they are not UTF-8. Prints nothing.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from datetime import timedelta
@@ -78,6 +77,8 @@ def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
 
     codec = codec_of(entry)
     if codec is not None:
+        import json
+
         from logstore.api.values import json_text
 
         flat = [

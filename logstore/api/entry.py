@@ -22,7 +22,6 @@ from logstore.ids import U64_MAX, StreamID, parse_id
 from logstore.loading import load
 
 if TYPE_CHECKING:
-    from logstore.api.values import ValueCodec
     from logstore.codec.entry_objects import EntryMaker
     from logstore.engine.streams.add import Added
 
@@ -256,10 +255,10 @@ def stored_pairs(entry: Entry[T]) -> list[tuple[T, T]]:
     return pairs_of(entry._flat, None)
 
 
-def codec_of(entry: Entry[Any]) -> ValueCodec | None:
-    """The codec by which the values of an entry are read; None if there is none."""
-    found: ValueCodec | None = getattr(entry._encoding, "codec", None)
-    return found
+def codec_of(entry: Entry[Any]) -> Any:
+    """The codec (`values.ValueCodec`) by which the values of an entry are read; None if there is
+    none."""
+    return getattr(entry._encoding, "codec", None)
 
 
 _field_value = codec().field_value
