@@ -64,7 +64,7 @@ def attach(
         start: as in ``Stream.range``.
         end: as in ``Stream.range``.
         schema: the fields that are columns, and their types (None: text), as in ``Stream.scan``.
-        where: the views have only entries for which this holds, as in ``Stream.scan``.
+        where: entries for which this holds, as in ``Stream.scan``.
         sample: without ``schema``, the fields of so many first and last entries of each stream (of
             100 streams at most) are columns of text.
 
@@ -78,8 +78,7 @@ def attach(
     Raises:
         StreamNotFoundError: a stream is not there.
         InvalidIDError: an end is no ID.
-        OptionError: the interval is reversed, or a column or condition cannot be.
-        SchemaError: the condition does not fit the schema of a stream.
+        OptionError, SchemaError: the interval is reversed, or a column or condition cannot be.
         EntryTypeError: ``store`` is no store, or a stream's name is neither str nor bytes.
         UsageError: pyarrow is not installed.
     """
@@ -92,7 +91,7 @@ def attach(
     else:
         parts = {view: find()}
     for name, raw in parts.items():
-        columns: list[Target] | None = None  # those of the streams' schema
+        columns = None  # those of the streams' schema
         if schema is not None or kept_by_all(opened, raw) is None:
             columns = needing("arrow", partial(_columns, store, raw, schema, sample))
         scan = make_scan(

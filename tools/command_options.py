@@ -263,10 +263,31 @@ def existing(store: Store[bytes], name: str) -> Stream[bytes]:
 
 def with_codec(store: Store[bytes], name: str) -> Stream[Any]:
     """A stream that must be there, read and added to by the codec that is kept with it."""
-    from logstore.api import coded
+    return by_codec(store, existing(store, name))
+
+
+def by_codec(store: Store[bytes], stream: Stream[Any]) -> Stream[Any]:
+    """The stream, by the codec that is kept with it; without one nothing more is loaded."""
+    from logstore.api.configuring import stream_codec
     from logstore.api.opening import opened_of
 
-    return coded.as_kept(opened_of(store), existing(store, name).name)
+    opened = opened_of(store)
+    if stream_codec(opened, stream.name) is None:
+        return stream
+    from logstore.api import coded
+
+    return coded.as_kept(opened, stream.name)
+
+
+def typed_fields(stream: Stream[Any], pairs: list[tuple[bytes, bytes]]) -> list[tuple[bytes, Any]]:
+    """Fields as somebody typed them, as what the stream takes. EntryTypeError."""
+    from logstore.api.stream import Stream
+
+    if type(stream) is Stream:
+        return list(pairs)
+    from logstore.api import coded
+
+    return coded.typed_fields(stream, pairs)
 
 
 # -- values that are typed -----------------------------------------------------------------------

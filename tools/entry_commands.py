@@ -50,9 +50,7 @@ def asked(stream: Stream[Any], given: dict[bytes, bytes] | str | None) -> Where 
     """What --where asks of a stream, which may have a codec."""
     if given is None or isinstance(given, str):
         return given
-    from logstore.api import coded
-
-    return dict(coded.typed_fields(stream, list(given.items())))
+    return dict(options.typed_fields(stream, list(given.items())))
 
 
 def _said(pairs: list[tuple[bytes, bytes]]) -> str:
@@ -119,14 +117,11 @@ def add(
     Makes the store and the stream if they are missing. A field name may repeat. To a stream with
     a codec a VALUE is what it is as JSON, n=8 or 'tags=["a"]', else text.
     """
-    from logstore.api import coded
-    from logstore.api.opening import opened_of
-
     fields = [split_pair(pair) for pair in pairs]
     # Closing makes the entry durable, so no background thread is needed.
     with options.opened(path, sync=sync, create=not no_create, background=False) as store:
-        stream = coded.as_kept(opened_of(store), store.stream(name).name)
-        row = coded.typed_fields(stream, fields)
+        stream = options.by_codec(store, store.stream(name))
+        row = options.typed_fields(stream, fields)
         added = stream.add(row, approximate=not exact, create=not no_create, **more)
     if added is None:
         raise StreamNotFoundError("no such stream: leave out --no-create to make it")

@@ -290,8 +290,6 @@ def schedule(
     With FIELD=VALUE an entry is scheduled, once or again and again; with --cancel the keys or names
     of those to take out are given instead.
     """
-    from logstore.api import coded
-
     timed = any(each is not None for each in times.values())
     if cancel and (timed or called is not None or not given):
         raise click.UsageError("give --cancel, and the keys or names of entries")
@@ -309,7 +307,7 @@ def schedule(
         fields = [split_pair(pair) for pair in given]
         with options.changing(path) as store:
             stream = options.with_codec(store, name)
-            row = coded.typed_fields(stream, fields)
+            row = options.typed_fields(stream, fields)
             key: Any = stream.schedule(row, name=called, **times)
         output.report({"key": str(key), "due": key.due.isoformat()})
     else:

@@ -6,7 +6,6 @@ in base64 where they are not UTF-8. Prints nothing.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from datetime import timedelta
@@ -55,8 +54,7 @@ def _is_plain(character: str) -> bool:
 
 def entry_line(entry: Entry[bytes]) -> str:
     """An entry on one line: its ID, then field=value, quoted as a shell would want them."""
-    from logstore.api.entry import stored_pairs  # here, for help must load fast
-    from logstore.api.values import codec_of
+    from logstore.api.entry import codec_of, stored_pairs  # here, for help must load fast
 
     codec, show = codec_of(entry), readable
     if codec is not None:
@@ -74,12 +72,13 @@ def _value_shown(codec: ValueCodec, stored: bytes) -> str:
 
 def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
     """An entry for JSON, in the first of the three forms that is faithful."""
-    from logstore.api.entry import stored_pairs
-    from logstore.api.values import codec_of
+    from logstore.api.entry import codec_of, stored_pairs
     from logstore.scan import scan_records
 
     codec = codec_of(entry)
     if codec is not None:
+        import json
+
         from logstore.api.values import json_text
 
         flat = [
@@ -137,6 +136,7 @@ PHRASES = {
     ),
     "; IDs are given as start and end": "; IDs are given as START and END",
     "or to= a stream for this entry": "or --to a stream for this entry",
+    ", or name the types with schema=": "",
     "give min_idle with backoff": "give --min-idle with --backoff",
     "dead_letter must be": "--dead-letter must be",
     "give max_deliveries and dead_letter both, or neither": (

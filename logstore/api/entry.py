@@ -261,6 +261,12 @@ def stored_pairs(entry: StoredFields) -> list[tuple[Any, Any]]:
     return pairs_of(entry._flat, None)
 
 
+def codec_of(entry: Entry[Any]) -> Any:
+    """The codec (`values.ValueCodec`) by which the values of an entry are read; None if there is
+    none."""
+    return getattr(entry._encoding, "codec", None)
+
+
 _field_value = codec().field_value
 _MISSING: Any = object()
 # Where the codec is compiled, an entry's fields are made without a call of Python.

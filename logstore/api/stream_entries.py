@@ -824,8 +824,9 @@ class StreamEntries(Generic[T]):
             start: as in ``range``.
             end: as in ``range``.
             columns: names of stream, id, ms, seq, ts, fields, id_key, pairs (None: those of
-                ``schema``, else these), or of fields; as a mapping with their types (None: text).
-                A value that is not of its type is null.
+                ``schema``, else these; of a stream with a codec before these the fields of some
+                entries), or of fields; as a mapping with their types (None: text). A value that is
+                not of its type is null.
             schema: the types of columns, also as the text ``rider string, speed double``; None:
                 fields are text.
             where: a condition, ``"speed > 30 and rider like 'N%'"``; or comparisons that must all

@@ -526,9 +526,3 @@ class CodedFields(Fields[Any]):
 
 _make_fields = codec().FieldsMaker(CodedFields, True).make
 _decoded_pairs = codec().decoded_pairs
-
-
-def codec_of(entry: Entry[Any]) -> ValueCodec | None:
-    """The codec by which the values of an entry are read; None if there is none."""
-    found: ValueCodec | None = getattr(entry._encoding, "codec", None)
-    return found

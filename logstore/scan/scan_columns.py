@@ -262,7 +262,7 @@ def _of_its_type(name: str, wanted: set[type], made: Any, value: Any) -> Any:
         return value
     raise OptionError(
         f"column {name!r} is {made} by the entries that were looked at, and an entry has "
-        f"{shown(value)}: name its type in schema=, as in schema='\"{name}\" string'"
+        f"{shown(value)}: read it in the column fields, or name the types with schema="
     )
 
 

@@ -12,12 +12,11 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from logstore.api import coded, showing
-from logstore.api.entry import Entry, stored_pairs
+from logstore.api.entry import Entry, codec_of, stored_pairs
 from logstore.api.info import GroupInfo, plain_text, some_consumers, some_groups, summaries
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
-from logstore.api.values import codec_of
 from logstore.compaction.usage import SpaceUsage, usage
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import GroupNotFoundError, OptionError

@@ -76,6 +76,11 @@ NOT_MET_MESSAGES = {
         "a stream with a codec takes more: store.stream(name, codec='json')"
     ),
     "{} is a naive datetime: give it a time zone: {}",  # a text has none, and is UTC
+    # What looks like an argument is base64, in JSON.
+    (
+        "the value of field {}, {}, is no UTF-8, which the text of a codec is: give JSON, such as "
+        '{"$bytes": "/w=="}'
+    ),
     # Commands check moments and lengths of time themselves, and set no last ID.
     "time must be an aware datetime: {}",
     "give at= (an aware datetime, or unix milliseconds) or after=, not both",
