@@ -59,24 +59,31 @@ class Block(NamedTuple):
     packed: bytes
 
     def nodes(self) -> dict[int, NodeRanges]:
-        """Its nodes, by where their frames begin in the segment. CorruptionError."""
-        return {
+        """Its nodes, by where their frames begin in the segment. CorruptionError, ValueError,
+        TypeError."""
+        found = {
             int(offset): NodeRanges(int(rows), _unpacked(ranges))
             for offset, rows, ranges in versioned.unpack(self.packed, "a block of statistics")
         }
+        if any(len(node.ranges) != len(self.whole.ranges) for node in found.values()):
+            raise ValueError("a node has other columns than its block")
+        return found
 
 
 class StreamStatistics(NamedTuple):
-    """What is told of a stream's nodes in a segment."""
+    """What is told of a stream's nodes in a segment: of all of them, and of each block."""
 
     columns: tuple[NamedColumn, ...]
+    whole: Ranges
     blocks: tuple[Block, ...]
     lasts: array[int]
 
-    def block(self, offset: int) -> Block | None:
-        """The block that may have the node of this offset."""
+    def block(self, offset: int) -> tuple[int, Block] | None:
+        """The block that may have the node of an offset, and the last offset of the one before."""
         at = bisect_left(self.lasts, offset)
-        return self.blocks[at] if at < len(self.blocks) else None
+        if at == len(self.blocks):
+            return None
+        return self.lasts[at - 1] if at else 0, self.blocks[at]
 
 
 class SegmentStatistics(NamedTuple):
@@ -132,14 +139,15 @@ class _StreamBuilder:
     def finished(self) -> list[Any]:
         if self._nodes:
             self._end_block()
-        return [self._columns, self._blocks]
+        return [self._columns, self._joined([block[2] for block in self._blocks]), self._blocks]
+
+    def _joined(self, parts: Sequence[Ranges]) -> list[ColumnRange | None]:
+        return [joined([part[at] for part in parts], key) for at, key in enumerate(self._keys)]
 
     def _end_block(self) -> None:
         nodes, self._nodes = self._nodes, []
         rows = sum(node.rows for _, node in nodes)
-        ranges = [
-            joined([node.ranges[at] for _, node in nodes], key) for at, key in enumerate(self._keys)
-        ]
+        ranges = self._joined([node.ranges for _, node in nodes])
         packed = msgpack.packb([[offset, node.rows, node.ranges] for offset, node in nodes])
         self._blocks.append([nodes[-1][0], rows, ranges, packed])
 
@@ -224,15 +232,19 @@ def _content(data: bytes, uuid: bytes, number: int) -> bytes | None:
 
 
 def _streams(content: bytes) -> Iterator[tuple[int, StreamStatistics]]:
-    for stream, columns, blocks in versioned.unpack(content, "statistics"):
+    for stream, columns, whole, blocks in versioned.unpack(content, "statistics"):
         named = tuple(NamedColumn(bytes(field), str(kind)) for field, kind in columns)
         made = tuple(
             Block(int(last), NodeRanges(int(rows), _unpacked(ranges)), bytes(packed))
             for last, rows, ranges, packed in blocks
         )
-        if any(len(block.whole.ranges) != len(named) for block in made):
+        ranges = _unpacked(whole)
+        if any(
+            len(each) != len(named) for each in (ranges, *(block.whole.ranges for block in made))
+        ):
             raise ValueError("a block has other columns than its stream")
-        yield int(stream), StreamStatistics(named, made, array("Q", [each.last for each in made]))
+        lasts = array("Q", [each.last for each in made])
+        yield int(stream), StreamStatistics(named, ranges, made, lasts)
 
 
 def _unpacked(ranges: Any) -> list[ColumnRange | None]:

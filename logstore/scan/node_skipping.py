@@ -22,7 +22,7 @@ from logstore.errors import CorruptionError
 from logstore.log import file_names, statsfile
 from logstore.log.statsfile import Block, NodeRanges, SegmentStatistics, StreamStatistics
 from logstore.tuples import NamedTuple
-from logstore.where.node_conditions import NodeTest
+from logstore.where.node_conditions import NodeTest, Ranges
 
 KEPT_BYTES: Final = 32 << 20
 _lock = threading.RLock()  # a signal handler may read while we do
@@ -44,42 +44,56 @@ class NodeSkipping:
         self._engine = engine
         self._conditions = conditions
         self._known: dict[tuple[int, int], _Asked | None] = {}  # by stream and segment
-        self._at = (0, 0)  # those of what follows
-        self._asked: _Asked | None = None
-        self._block: Block | None = None
-        self._nodes: dict[int, NodeRanges] | None = None  # of the block, if one of them may match
+        self._stream = 0  # that of the stretch and the nodes
+        self._stretch = _NO_STRETCH
+        self._nodes: dict[
+            int, NodeRanges
+        ] = {}  # by position; those of the last block that may match
 
     def left(self, stream: int, found: NodeList) -> bytes:
         """The items of a list of a stream's nodes, without those that are left out."""
+        if stream != self._stream:
+            self._stream, self._stretch, self._nodes = stream, _NO_STRETCH, {}
         positions = found.positions()
-        wanted = [at for at, each in enumerate(positions) if not each or self._may(stream, each)]
+        wanted: list[int] = []
+        above, upto, may = self._stretch
+        for at, position in enumerate(positions):
+            if position and not above < position <= upto:
+                above, upto, may = self._stretch = self._found(position)
+            if not position or (may and self._may(position)):
+                wanted.append(at)
         self.looked_at += len(positions)
         self.skipped += len(positions) - len(wanted)
         return found.items() if len(wanted) == len(positions) else found.picked(wanted)
 
-    def _may(self, stream: int, position: int) -> bool:
-        """Whether the node of a position may have an entry that matches."""
-        segment, offset = fmt.position_parts(position)
-        if self._at != (stream, segment):
-            self._begin(stream, segment)
-        if self._asked is None:
-            return True
-        block = self._asked.told.block(offset)
-        if block is None:
-            return True
-        if block is not self._block:
-            self._block = block
-            self._nodes = self._unpacked(block)
-        if self._nodes is None:
-            return False
-        node = self._nodes.get(offset)
-        return node is None or self._asked.may(node)
+    def _may(self, position: int) -> bool:
+        """Whether the node of a position may match, in a stretch that may."""
+        node = self._nodes.get(position)
+        asked = self._known[self._stream, fmt.segment_of(position)]
+        return node is None or asked is None or asked.may(node.ranges)
 
-    def _begin(self, stream: int, segment: int) -> None:
-        self._at, self._block, self._nodes = (stream, segment), None, None
-        if self._at not in self._known:
-            self._known[self._at] = self._looked_up(stream, segment)
-        self._asked = self._known[self._at]
+    def _found(self, position: int) -> _Stretch:
+        """The stretch of the log around a position for which one answer holds."""
+        segment, offset = fmt.position_parts(position)
+        key = self._stream, segment
+        if key not in self._known:
+            self._known[key] = self._looked_up(*key)
+        asked = self._known[key]
+        end = fmt.position(segment + 1, 0)
+        if asked is None:
+            return _Stretch(position - 1, end, may=True)
+        found = asked.told.block(offset)
+        if found is None:  # behind all that is told of
+            return _Stretch(position - 1, end, may=True)
+        if not asked.may(asked.told.whole):
+            last = fmt.position(segment, asked.told.lasts[-1])
+            return _Stretch(fmt.position(segment, 0), last, may=False)
+        before, block = found
+        may = asked.may(block.whole.ranges)
+        if may:
+            self._nodes = _unpacked(segment, block)
+        above = fmt.position(segment, before)
+        return _Stretch(above, fmt.position(segment, block.last), may)
 
     def _looked_up(self, stream: int, segment: int) -> _Asked | None:
         found = statistics(self._engine, segment)
@@ -90,14 +104,16 @@ class NodeSkipping:
         wanted = [each for each in tests if each is not None]
         return _Asked(told, wanted) if wanted else None
 
-    def _unpacked(self, block: Block) -> dict[int, NodeRanges] | None:
-        """The nodes of a block; None if no entry of them can match."""
-        if self._asked is None or not self._asked.may(block.whole):
-            return None
-        try:
-            return block.nodes()
-        except (CorruptionError, ValueError, TypeError):
-            return {}
+
+class _Stretch(NamedTuple):
+    """Positions above one, up to another; ``may``: whether an entry there may match."""
+
+    above: int
+    upto: int
+    may: bool
+
+
+_NO_STRETCH = _Stretch(0, 0, may=True)
 
 
 class _Asked(NamedTuple):
@@ -106,9 +122,17 @@ class _Asked(NamedTuple):
     told: StreamStatistics
     tests: list[NodeTest]
 
-    def may(self, node: NodeRanges) -> bool:
-        """Whether an entry of a node, or of a block, may match."""
-        return all(test(node.ranges) for test in self.tests)
+    def may(self, ranges: Ranges) -> bool:
+        """Whether an entry may match where these ranges hold."""
+        return all(test(ranges) for test in self.tests)
+
+
+def _unpacked(segment: int, block: Block) -> dict[int, NodeRanges]:
+    """The nodes of a block, by position; none of one that cannot be read."""
+    try:
+        return {fmt.position(segment, offset): node for offset, node in block.nodes().items()}
+    except (CorruptionError, ValueError, TypeError):
+        return {}
 
 
 def statistics(engine: Engine, segment: int) -> SegmentStatistics | None:

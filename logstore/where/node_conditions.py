@@ -96,7 +96,12 @@ def _of_values(test: Test) -> Callable[[bytes, bytes], bool] | None:
     if None in wanted:
         return None
     possible = _POSSIBLE[test.sign]
-    return lambda least, most: possible(key(least), key(most), wanted)
+
+    def between(least: bytes, most: bytes) -> bool:
+        low, high = key(least), key(most)
+        return low is None or high is None or possible(low, high, wanted)  # None: of a foreign file
+
+    return between
 
 
 _POSSIBLE: Final[dict[str, Callable[[Any, Any, list[Any]], bool]]] = {

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 import logstore
@@ -183,10 +184,12 @@ def test_damaged_ones_are_as_good_as_none(store: logstore.Store[bytes]) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"\xc0", b"\x91\xc0", b"\x91\x93\x01\x90\x91\xc0", b"\x93\x01\x02\x03",
-        b"\x91\x93\x01\x91\x92\xc4\x01n\xa3int\x91\x94\x05\x01\x90\xc4\x00",
-        b"\x91\x93\x01\x91\x92\xc4\x01n\xa3int\x91\x94\x05\x01\x91\x93\x00\x07\x07\xc4\x00",
-        b"\x91\x93\xa1x\x90\x90", b"\x91\x93\x01\x91\x92\x05\x06\x90",
+        b"", b"\xc0", b"\x91\xc0", msgpack.packb([[1, [], [], [None]]]), b"\x93\x01\x02\x03",
+        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [], b""]]]]),
+        msgpack.packb([[1, [[b"n", "int"]], [], [[5, 1, [None], b""]]]]),
+        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [[0, 7, 7]], b""]]]]),
+        msgpack.packb([["x", [], [], []]]), msgpack.packb([[1, [[5, 6]], [None], []]]),
+        msgpack.packb([[1, [[b"n", "int"]], [], []]]),
     ],
 )  # fmt: skip
 def test_content_that_somebody_made_is_refused(
@@ -197,6 +200,36 @@ def test_content_that_somebody_made_is_refused(
     statsfile.write(engine.fs, engine.path, engine.uuid, 7, 100, content)
     found = statsfile.read(engine.fs, engine.path, engine.uuid, 7)
     assert found is None or not any(each.blocks for each in found.streams.values())
+
+
+@pytest.mark.parametrize(
+    ("ranges", "nodes"),
+    [
+        ([0, b"x", b"y"], b""),
+        ([0, b"0", b"9"], b"\xc1"),
+        ([0, b"0", b"9"], msgpack.packb([[64, 4, []], [164, 4, [[0, b"0", b"1"]]]])),
+        ([0, b"0", b"9"], msgpack.packb([["x", 4, [[0, b"0", b"1"]]]])),
+        ([0, b"0", b"9"], msgpack.packb(7)),
+    ],
+)
+def test_ranges_that_somebody_made_leave_nothing_out(
+    store: logstore.Store[bytes], ranges: list[Any], nodes: bytes
+) -> None:
+    stream = fill(store, count=40)
+    seal_with_statistics(store)
+    engine = store._engine()
+    file_names.statistics(engine.path, 1).unlink()
+    columns = [[b"n", "int"], [b"note", "string"]]
+    both = [ranges, None]
+    content = msgpack.packb([[1, columns, both, [[1 << 30, 40, both, nodes]]]])
+    statsfile.write(engine.fs, engine.path, engine.uuid, 1, 100, content)
+    assert statsfile.read(engine.fs, engine.path, engine.uuid, 1) is not None
+    found = [(entry["n"]) for entry in stream.range(where="n = 5")]
+    assert found == [5]
+    assert stream.scan(where="n = 5").to_arrow().num_rows == 1
+    pushed = stream.scan(where="n = 5")._query._condition
+    assert pushed is not None
+    assert sum(each.num_rows for each in stream.scan().pushed(None, pushed.filter, None)) == 1
 
 
 def test_a_full_disk_takes_them(store: logstore.Store[bytes]) -> None:
