@@ -153,7 +153,13 @@ def columns(names: Sequence[bytes], columns: Sequence[Any]) -> RowBatch:
 
 
 # -- the texts of whole columns of Arrow, as a schema stores them --------------------------------
-def moment_texts(array: Any, _a_second: int, _digits: int, with_zone: bool, /) -> Any:
+def moment_texts(
+    array: Any,
+    a_second: int,  # noqa: ARG001  compiled code goes by these
+    digits: int,  # noqa: ARG001
+    with_zone: bool,
+    /,
+) -> Any:
     """Timestamps as text, with so many digits behind the second, and with ``Z`` in UTC. They are in
     the years 1 to 9999; ``a_second`` is how many of their units are one."""
     import pyarrow as pa
@@ -171,7 +177,7 @@ def double_texts(array: Any, /) -> Any:
     return array.cast(pa.string())
 
 
-def canonical_texts(_array: Any, _kind: str, /) -> Any:
+def canonical_texts(array: Any, kind: str, /) -> Any:  # noqa: ARG001
     """Texts of a column as the one text each of values of a type; None if that must be told by the
     type itself. Compiled code tells of common forms of numbers, times, true and false."""
     return None
