@@ -4,9 +4,12 @@ when they are damaged."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import logstore
@@ -78,6 +81,73 @@ def test_nodes_are_left_out(store: logstore.Store[bytes]) -> None:
     assert read_by_scan(store, stream, "n >= 0") == (100, 25, 0)
     assert read_by_scan(store, stream, "n > 1000") == (0, 25, 24)
     assert [entry["n"] for entry in stream.range(where="n in (7, 90)")] == [7, 90]
+
+
+AT = datetime(2020, 1, 1, tzinfo=UTC)
+ROWS: dict[str, list[Any]] = {
+    "long": [n * 10**9 - 5 for n in range(40)],
+    "int": list(range(-20, 20)),
+    "timestamp": [AT + timedelta(days=n * 9000, microseconds=n * 7 + 1) for n in range(40)],
+    "double": [n / 10 + 1e-12 for n in range(40)],
+}
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+@pytest.mark.parametrize(
+    ("stored", "kind", "asked"),
+    [
+        ("long", pa.int32(), 10**9 - 5),
+        ("long", pa.uint64(), 10**9 - 5),
+        ("long", pa.int64(), 10**9 - 5),
+        ("int", pa.uint8(), 7),
+        ("int", pa.int32(), 7),
+        ("timestamp", pa.timestamp("us"), AT),
+        ("timestamp", pa.timestamp("s", "UTC"), AT),
+        ("timestamp", pa.timestamp("ns", "UTC"), AT),
+        ("timestamp", pa.timestamp("us", "Europe/Paris"), AT),
+        ("double", pa.float32(), 2.0),
+    ],
+)
+def test_columns_that_are_read_as_another_type(
+    store: logstore.Store[bytes], stored: str, kind: Any, asked: Any, *, pushed: bool
+) -> None:
+    stream = store.stream("s")
+    stream.configure(schema=f"v {stored}")
+    for at, value in enumerate(ROWS[stored]):
+        stream.add({"v": value}, id=f"{at + 1}-0")
+    values = pa.scalar(asked, kind)
+    field = pc.field("v")
+    conditions = [
+        (("v", "==", None), field.is_null()),
+        (("v", "==", asked), field == values),
+        (("v", "<=", asked), field <= values),
+        (("v", ">", asked), field > values),
+    ]
+
+    def found() -> list[list[str]]:
+        scans = []
+        for condition, expression in conditions:
+            scan = stream.scan(
+                columns=["id"], schema={"v": kind}, where=None if pushed else [condition]
+            )
+            read = scan._query.reader(filter=expression if pushed else None).read_all()
+            scans.append(read.column("id").to_pylist())
+        return scans
+
+    before = found()
+    seal_with_statistics(store)
+    assert found() == before
+
+
+def test_a_schema_of_the_reader_that_has_fewer_values(store: logstore.Store[bytes]) -> None:
+    stream = store.stream("s")
+    stream.configure(schema="v long")
+    for n in range(40):
+        stream.add({"v": n * 10**9}, id=f"{n + 1}-0")
+    seal_with_statistics(store)
+    for where, count in (("v is null", 37), ("v = 3", 0), ("v >= 1000000000", 2)):
+        scan = stream.scan(columns=["id"], schema="v int", where=where)
+        assert scan._query.reader().read_all().num_rows == count, where
 
 
 def test_statistics_name_columns_and_nodes(store: logstore.Store[bytes]) -> None:
