@@ -169,9 +169,13 @@ class _RangedTarget:
         field = pc.field(self._target.name)
         if told.least is None or told.most is None:
             return field.is_null()
-        low, high = (
-            pa.scalar(self._kind.read(each), self._target.type) for each in (told.least, told.most)
-        )
+        try:
+            low, high = (
+                pa.scalar(self._kind.read(each), self._target.type)
+                for each in (told.least, told.most)
+            )
+        except (pa.ArrowException, ValueError, OverflowError):
+            return None  # such texts stand in no statistics that we made
         known = (field >= low) & (field <= high)
         return known | field.is_null() if told.nulls else known
 

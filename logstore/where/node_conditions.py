@@ -106,7 +106,13 @@ def _of_values(test: Test) -> Callable[[bytes, bytes], bool] | None:
     if None in wanted:
         return None
     possible = _POSSIBLE[test.sign]
-    return lambda least, most: possible(key(least), key(most), wanted)
+
+    def may(least: bytes, most: bytes) -> bool:
+        low, high = key(least), key(most)
+        # A text without a key stands in no statistics that we made.
+        return low is None or high is None or possible(low, high, wanted)
+
+    return may
 
 
 _POSSIBLE: Final[dict[str, Callable[[Any, Any, list[Any]], bool]]] = {

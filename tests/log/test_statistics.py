@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -267,6 +268,66 @@ def test_content_that_somebody_made_is_refused(
     statsfile.write(engine.fs, engine.path, engine.uuid, 7, 100, content)
     found = statsfile.read(engine.fs, engine.path, engine.uuid, 7)
     assert found is None or not any(each.blocks for each in found.streams.values())
+
+
+WHOLE = [[0, b"0", b"99"], None]
+
+
+@pytest.mark.parametrize(
+    ("whole", "of_node", "told_offset"),
+    [
+        (WHOLE, [], 0),
+        (WHOLE, [None], 0),
+        (WHOLE, [*WHOLE, None], 0),
+        (WHOLE, [[0, b"abc", b"z"], None], 0),
+        (WHOLE, [[0, b"1", None], None], 0),
+        (WHOLE, [["x", b"0", b"99"], None], 0),
+        (WHOLE, [5, None], 0),
+        (WHOLE, WHOLE, float("inf")),
+        (WHOLE, WHOLE, "1"),
+        ([[0, b"abc", b"z"], None], WHOLE, 0),
+        ([[0, b"1", None], None], WHOLE, 0),
+        ([None], WHOLE, 0),
+    ],
+)
+def test_ranges_that_somebody_made_are_as_good_as_none(
+    store: logstore.Store[bytes], whole: Any, of_node: Any, told_offset: Any
+) -> None:
+    stream = fill(store)
+    seal_with_statistics(store)
+    engine = store._engine()
+    (block,) = told(store)[1].streams[1].blocks
+    nodes = [[told_offset or offset, 4, of_node] for offset in block.nodes()]
+    columns = [[b"n", "int"], [b"note", "string"]]
+    content = msgpack.packb([[1, columns, [[block.last, 100, whole, msgpack.packb(nodes)]]]])
+    file_names.statistics(engine.path, 1).unlink()
+    statsfile.write(engine.fs, engine.path, engine.uuid, 1, 1, content)
+    engine.statistics.clear()
+    assert [each["n"] for each in stream.range(where="n = 50")] == [50]
+    scan = stream.scan(columns=["id"])._query
+    assert scan.reader(filter=pc.field("n") == 50).read_all().num_rows == 1
+
+
+@pytest.mark.parametrize("place", ["field", "packed"])
+def test_a_number_where_bytes_belong_takes_no_memory(
+    store: logstore.Store[bytes], place: str
+) -> None:
+    fill(store, count=5)
+    engine = store._engine()
+    field, packed = (1 << 24, b"") if place == "field" else (b"n", 1 << 24)
+    content = msgpack.packb([[1, [[field, "int"]], [[5, 1, [None], packed]]]])
+    statsfile.write(engine.fs, engine.path, engine.uuid, 7, 100, content)
+    assert statsfile.read(engine.fs, engine.path, engine.uuid, 7) is None
+
+
+def test_content_that_is_too_large_is_not_unpacked(store: logstore.Store[bytes]) -> None:
+    fill(store, count=5)
+    engine = store._engine()
+    size = statsfile.MAX_BYTES
+    content = msgpack.packb([[1, [[b"n", "int"]], [[5, 1, [None], bytes(size)]]]])
+    statsfile.write(engine.fs, engine.path, engine.uuid, 7, 100, content)
+    assert file_names.statistics(engine.path, 7).stat().st_size < size // 100
+    assert statsfile.read(engine.fs, engine.path, engine.uuid, 7) is None
 
 
 def test_a_full_disk_takes_them(store: logstore.Store[bytes]) -> None:
