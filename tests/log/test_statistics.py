@@ -182,6 +182,44 @@ def test_another_schema_makes_them_anew(store: logstore.Store[bytes]) -> None:
     assert next(iter(found.streams.values())).columns[0] == NamedColumn(b"n", "long")
 
 
+def test_what_is_kept_of_a_file_is_not_believed_of_the_next_one(
+    store: logstore.Store[bytes],
+) -> None:
+    stream = fill(store)
+    seal_with_statistics(store)
+    path = file_names.statistics(store.path, 1)
+    was = path.stat().st_ino
+    assert told(store)[1].streams[1].columns[0].type == "int"
+    for _ in range(8):  # until it has the number of the one before, where it ever has
+        stream.configure(schema="n long, note string?")
+        column_statistics.write_missing(store._engine())
+        assert told(store)[1].streams[1].columns[0].type == "long"
+        if path.stat().st_ino == was:
+            break
+        stream.configure(schema=SCHEMA)
+        column_statistics.write_missing(store._engine())
+        was = path.stat().st_ino
+        assert told(store)[1].streams[1].columns[0].type == "int"
+
+
+def test_one_that_is_written_while_a_schema_comes_does_not_stay(
+    store: logstore.Store[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = fill(store)
+    real = statsfile.write
+
+    def late(*args: Any) -> None:
+        monkeypatch.setattr(statsfile, "write", real)
+        stream.configure(schema="n long, note string?")
+        real(*args)
+
+    monkeypatch.setattr(statsfile, "write", late)
+    seal_with_statistics(store)
+    assert files(store) == []
+    column_statistics.write_missing(store._engine())
+    assert told(store)[1].streams[1].columns[0].type == "long"
+
+
 def test_a_schema_that_comes_late_has_them_made(store: logstore.Store[bytes]) -> None:
     fill(store, "typed", 8)
     late = store.stream("late")
