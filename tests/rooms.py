@@ -133,7 +133,6 @@ QUICK: dict[str, tuple[str, ...]] = {
         "test_condition_text",
         "test_schema_text",
         "test_stream_schema",
-        "test_typed_streams",
     ),
     "schedules": ("test_schedules",),
     "settings": ("test_settings",),

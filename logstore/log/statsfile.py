@@ -18,7 +18,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgpack
 
@@ -31,9 +31,10 @@ from logstore.log import file_names, versioned, whole_file
 from logstore.tuples import NamedTuple
 
 BLOCK_NODES: Final = 64
-MAX_BYTES: Final = 1 << 30
+MAX_BYTES: Final = 32 << 20  # of the content: more of it is not told, nor read
 _ZLIB_LEVEL: Final = 1
 Ranges = Sequence["ColumnRange | None"]
+T = TypeVar("T")
 
 
 class NamedColumn(NamedTuple):
@@ -61,13 +62,11 @@ class Block(NamedTuple):
     def nodes(self) -> dict[int, NodeRanges]:
         """Its nodes, by where their frames begin in the segment. CorruptionError, ValueError,
         TypeError."""
-        found = {
-            int(offset): NodeRanges(int(rows), _unpacked(ranges))
+        columns = len(self.whole.ranges)
+        return {
+            _checked(int, offset): NodeRanges(_checked(int, rows), _unpacked(ranges, columns))
             for offset, rows, ranges in versioned.unpack(self.packed, "a block of statistics")
         }
-        if any(len(node.ranges) != len(self.whole.ranges) for node in found.values()):
-            raise ValueError("a node has other columns than its block")
-        return found
 
 
 class StreamStatistics(NamedTuple):
@@ -94,6 +93,7 @@ class SegmentStatistics(NamedTuple):
 
 
 NONE: Final = SegmentStatistics({}, 0)
+NOTHING: Final = b"\x90"  # an array without a stream
 
 
 class StatisticsBuilder:
@@ -116,10 +116,10 @@ class StatisticsBuilder:
         found.add(offset, node)
 
     def pack(self) -> bytes:
-        """The content of the file."""
+        """The content of the file, at most MAX_BYTES: of a segment with more, nothing is told."""
         body = [[stream, *each.finished()] for stream, each in self._streams.items()]
         packed: bytes = msgpack.packb(body)
-        return packed
+        return packed if len(packed) <= MAX_BYTES else NOTHING
 
 
 class _StreamBuilder:
@@ -233,25 +233,40 @@ def _content(data: bytes, uuid: bytes, number: int) -> bytes | None:
 
 def _streams(content: bytes) -> Iterator[tuple[int, StreamStatistics]]:
     for stream, columns, whole, blocks in versioned.unpack(content, "statistics"):
-        named = tuple(NamedColumn(bytes(field), str(kind)) for field, kind in columns)
+        named = tuple(
+            NamedColumn(_checked(bytes, field), _checked(str, kind)) for field, kind in columns
+        )
         made = tuple(
-            Block(int(last), NodeRanges(int(rows), _unpacked(ranges)), bytes(packed))
+            Block(
+                _checked(int, last),
+                NodeRanges(_checked(int, rows), _unpacked(ranges, len(named))),
+                _checked(bytes, packed),
+            )
             for last, rows, ranges, packed in blocks
         )
-        ranges = _unpacked(whole)
-        if any(
-            len(each) != len(named) for each in (ranges, *(block.whole.ranges for block in made))
-        ):
-            raise ValueError("a block has other columns than its stream")
         lasts = array("Q", [each.last for each in made])
-        yield int(stream), StreamStatistics(named, ranges, made, lasts)
+        yield (
+            _checked(int, stream),
+            StreamStatistics(named, _unpacked(whole, len(named)), made, lasts),
+        )
 
 
-def _unpacked(ranges: Any) -> list[ColumnRange | None]:
+def _unpacked(ranges: Any, columns: int) -> list[ColumnRange | None]:
+    """The ranges of so many columns."""
     found = [None if each is None else ColumnRange(*each) for each in ranges]
+    if len(found) != columns:
+        raise ValueError("there are other ranges than columns")
     for each in found:
-        if each is not None and not all(
-            text is None or isinstance(text, bytes) for text in (each.least, each.most)
-        ):
-            raise ValueError("a range that is no text")
+        if each is not None:
+            _checked(int, each.nulls)
+            if each.least is not None or each.most is not None:
+                _checked(bytes, each.least)
+                _checked(bytes, each.most)
     return found
+
+
+def _checked(kind: type[T], value: Any) -> T:
+    """A value that is of a type: to make it so could take any memory. ValueError."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{type(value).__name__} stands where {kind.__name__} belongs")
+    return value

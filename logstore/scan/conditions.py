@@ -30,6 +30,7 @@ from logstore.scan.scan_columns import (
     Target,
     arrow_type_of,
     column_type_of,
+    is_exact,
     standard_columns,
     typed_columns,
 )
@@ -154,7 +155,7 @@ def _parsed_condition(
 def _test_of(target: Target, sign: str, operand: Any) -> Any:
     """A test of a column; one that is always true of a column whose ranges are not known."""
     kind = None if target.standard or target.read is not None else column_type_of(target.type)
-    if kind is None:
+    if kind is None or not is_exact(target.type):
         return Always(True)
     field = target.read_from.encode()
     return Test(Column(target.name, kind, field=field, typed=True), sign, operand)
@@ -330,7 +331,8 @@ class _ScanColumns:
         if column is not None and target.type == arrow_type_of(column.type):
             return Column(name, column.type, field=field, typed=True)
         kind = column_type_of(target.type)
-        return Column(name, kind, field=field, typed=kind is not None)
+        exact = is_exact(target.type)
+        return Column(name, kind, field=field, typed=kind is not None, exact=exact)
 
 
 class _ArrowFilter:

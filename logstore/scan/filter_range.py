@@ -18,7 +18,7 @@ from typing import Any
 
 from logstore.codec.column_keys import ColumnRange
 from logstore.ids import U64_MAX, StreamID
-from logstore.scan.scan_columns import Target, column_type_of
+from logstore.scan.scan_columns import Target, column_type_of, is_exact
 from logstore.schema.column_types import ColumnType
 from logstore.where.node_conditions import NodeTest, Ranges, place_of
 
@@ -137,7 +137,7 @@ class FilterNodes:
             (each, kind)
             for each in targets
             if not each.standard and each.read is None and each.name in text
-            and (kind := column_type_of(each.type)) is not None
+            and is_exact(each.type) and (kind := column_type_of(each.type)) is not None
         ]  # fmt: skip
 
     def node_test(self, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
@@ -174,8 +174,8 @@ class _RangedTarget:
                 pa.scalar(self._kind.read(each), self._target.type)
                 for each in (told.least, told.most)
             )
-        except ValueError:  # of a foreign file
-            return None
+        except (pa.ArrowException, ValueError, OverflowError):
+            return None  # such texts stand in no statistics that we made
         known = (field >= low) & (field <= high)
         return known | field.is_null() if told.nulls else known
 

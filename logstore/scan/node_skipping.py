@@ -141,7 +141,8 @@ def statistics(engine: Engine, segment: int) -> SegmentStatistics | None:
         stat = engine.fs.stat(file_names.statistics(engine.path, segment))
     except FileNotFoundError:
         return None
-    identity: Any = stat[:2]
+    # A file system gives the number of a file that was removed to the next one.
+    identity: Any = stat[:4]
     with _lock:
         kept = engine.statistics
         found = kept.pop(segment, None)

@@ -217,6 +217,16 @@ def column_type_of(kind: Any) -> ColumnType | None:
     return next((found for test, found in tests if test(kind)), None)
 
 
+def is_exact(kind: Any) -> bool:
+    """Whether an Arrow type reads the values of its ``column_type_of`` as they are: none is null,
+    and none is rounded or cut. Of whole numbers their bits tell it."""
+    from pyarrow import types
+
+    if types.is_timestamp(kind):
+        return kind.unit == "us" and kind.tz is not None  # without a zone no stored text is read
+    return not types.is_floating(kind) or types.is_float64(kind)
+
+
 # -- the columns of streams with a codec ------------------------------------------------------
 def value_columns(kinds: Mapping[bytes, set[type]]) -> list[Target]:
     """The columns of fields of which values were looked at, each of the type that these had; text,

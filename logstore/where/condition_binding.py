@@ -66,7 +66,8 @@ class Column(NamedTuple):
 
     ``kind``: as what it is read; None until it is known what it is compared with. ``standard``: the
     standard column that it is, else it is a field. ``typed``: by a schema. ``path``: the steps into
-    its JSON; None: it is no JSON.
+    its JSON; None: it is no JSON. ``exact``: a stored value is compared as it is; else it may be
+    null, rounded or cut.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Column(NamedTuple):
     field: bytes = b""
     typed: bool = False
     path: tuple[str | int, ...] | None = None
+    exact: bool = True
 
 
 class Test(NamedTuple):

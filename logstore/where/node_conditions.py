@@ -2,7 +2,8 @@
 theirs may match.
 
 Invariants: False is said only if no entry can match, whichever of them are left. Of what is not
-told (a standard column, a step into JSON, a column that was another type) anything may be.
+told (a standard column, a step into JSON, a column that was another type or is rounded) anything
+may be.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from logstore.where.condition_tree import All, Always, Either, Node
 
 Ranges: TypeAlias = "Sequence[ColumnRange | None]"
 NodeTest: TypeAlias = "Callable[[Ranges], bool]"  # the range of each column
-_WHOLE: Final = ("int", "long")
+# Of a whole number of these names, which stored ones it reads: also those of Arrow.
+_WHOLE: Final = {
+    "int": ("int",),
+    "int32": ("int",),
+    "long": ("int", "long"),
+    "int64": ("int", "long"),
+}
 
 
 def node_test(node: Node, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
@@ -47,8 +54,9 @@ def _either(tests: list[NodeTest]) -> NodeTest:
 
 
 def place_of(columns: Sequence[tuple[bytes, str]], field: bytes, kind: ColumnType) -> int | None:
-    """Which of the columns a field of a type is; None: none of them."""
-    names = _WHOLE if isinstance(kind, Whole) else (kind.name,)
+    """Which of the columns a field of a type is; None: none of them, or the type lacks some of the
+    column's values."""
+    names = _WHOLE.get(kind.name, ()) if isinstance(kind, Whole) else (kind.name,)
     for at, (other, name) in enumerate(columns):
         if other == field and name in names:
             return at
@@ -58,6 +66,8 @@ def place_of(columns: Sequence[tuple[bytes, str]], field: bytes, kind: ColumnTyp
 def _of_test(test: Test, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
     column = test.column
     if column.standard or not column.typed or column.path is not None or column.kind is None:
+        return None
+    if not column.exact:
         return None
     at = place_of(columns, column.field, column.kind)
     if at is None:
@@ -97,11 +107,12 @@ def _of_values(test: Test) -> Callable[[bytes, bytes], bool] | None:
         return None
     possible = _POSSIBLE[test.sign]
 
-    def between(least: bytes, most: bytes) -> bool:
+    def may(least: bytes, most: bytes) -> bool:
         low, high = key(least), key(most)
-        return low is None or high is None or possible(low, high, wanted)  # None: of a foreign file
+        # A text without a key stands in no statistics that we made.
+        return low is None or high is None or possible(low, high, wanted)
 
-    return between
+    return may
 
 
 _POSSIBLE: Final[dict[str, Callable[[Any, Any, list[Any]], bool]]] = {

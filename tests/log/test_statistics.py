@@ -4,10 +4,13 @@ when they are damaged."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgpack
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import logstore
@@ -81,6 +84,73 @@ def test_nodes_are_left_out(store: logstore.Store[bytes]) -> None:
     assert [entry["n"] for entry in stream.range(where="n in (7, 90)")] == [7, 90]
 
 
+AT = datetime(2020, 1, 1, tzinfo=UTC)
+ROWS: dict[str, list[Any]] = {
+    "long": [n * 10**9 - 5 for n in range(40)],
+    "int": list(range(-20, 20)),
+    "timestamp": [AT + timedelta(days=n * 9000, microseconds=n * 7 + 1) for n in range(40)],
+    "double": [n / 10 + 1e-12 for n in range(40)],
+}
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+@pytest.mark.parametrize(
+    ("stored", "kind", "asked"),
+    [
+        ("long", pa.int32(), 10**9 - 5),
+        ("long", pa.uint64(), 10**9 - 5),
+        ("long", pa.int64(), 10**9 - 5),
+        ("int", pa.uint8(), 7),
+        ("int", pa.int32(), 7),
+        ("timestamp", pa.timestamp("us"), AT),
+        ("timestamp", pa.timestamp("s", "UTC"), AT),
+        ("timestamp", pa.timestamp("ns", "UTC"), AT),
+        ("timestamp", pa.timestamp("us", "Europe/Paris"), AT),
+        ("double", pa.float32(), 2.0),
+    ],
+)
+def test_columns_that_are_read_as_another_type(
+    store: logstore.Store[bytes], stored: str, kind: Any, asked: Any, *, pushed: bool
+) -> None:
+    stream = store.stream("s")
+    stream.configure(schema=f"v {stored}")
+    for at, value in enumerate(ROWS[stored]):
+        stream.add({"v": value}, id=f"{at + 1}-0")
+    values = pa.scalar(asked, kind)
+    field = pc.field("v")
+    conditions = [
+        (("v", "==", None), field.is_null()),
+        (("v", "==", asked), field == values),
+        (("v", "<=", asked), field <= values),
+        (("v", ">", asked), field > values),
+    ]
+
+    def found() -> list[list[str]]:
+        scans = []
+        for condition, expression in conditions:
+            scan = stream.scan(
+                columns=["id"], schema={"v": kind}, where=None if pushed else [condition]
+            )
+            read = scan._query.reader(filter=expression if pushed else None).read_all()
+            scans.append(read.column("id").to_pylist())
+        return scans
+
+    before = found()
+    seal_with_statistics(store)
+    assert found() == before
+
+
+def test_a_schema_of_the_reader_that_has_fewer_values(store: logstore.Store[bytes]) -> None:
+    stream = store.stream("s")
+    stream.configure(schema="v long")
+    for n in range(40):
+        stream.add({"v": n * 10**9}, id=f"{n + 1}-0")
+    seal_with_statistics(store)
+    for where, count in (("v is null", 37), ("v = 3", 0), ("v >= 1000000000", 2)):
+        scan = stream.scan(columns=["id"], schema="v int", where=where)
+        assert scan._query.reader().read_all().num_rows == count, where
+
+
 def test_statistics_name_columns_and_nodes(store: logstore.Store[bytes]) -> None:
     fill(store)
     store.stream("plain").add({"n": "5"})
@@ -110,6 +180,44 @@ def test_another_schema_makes_them_anew(store: logstore.Store[bytes]) -> None:
     assert read_by_scan(store, stream, "n < 4") == (4, 25, 23)
     (found,) = told(store).values()
     assert next(iter(found.streams.values())).columns[0] == NamedColumn(b"n", "long")
+
+
+def test_what_is_kept_of_a_file_is_not_believed_of_the_next_one(
+    store: logstore.Store[bytes],
+) -> None:
+    stream = fill(store)
+    seal_with_statistics(store)
+    path = file_names.statistics(store.path, 1)
+    was = path.stat().st_ino
+    assert told(store)[1].streams[1].columns[0].type == "int"
+    for _ in range(8):  # until it has the number of the one before, where it ever has
+        stream.configure(schema="n long, note string?")
+        column_statistics.write_missing(store._engine())
+        assert told(store)[1].streams[1].columns[0].type == "long"
+        if path.stat().st_ino == was:
+            break
+        stream.configure(schema=SCHEMA)
+        column_statistics.write_missing(store._engine())
+        was = path.stat().st_ino
+        assert told(store)[1].streams[1].columns[0].type == "int"
+
+
+def test_one_that_is_written_while_a_schema_comes_does_not_stay(
+    store: logstore.Store[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = fill(store)
+    real = statsfile.write
+
+    def late(*args: Any) -> None:
+        monkeypatch.setattr(statsfile, "write", real)
+        stream.configure(schema="n long, note string?")
+        real(*args)
+
+    monkeypatch.setattr(statsfile, "write", late)
+    seal_with_statistics(store)
+    assert files(store) == []
+    column_statistics.write_missing(store._engine())
+    assert told(store)[1].streams[1].columns[0].type == "long"
 
 
 def test_a_schema_that_comes_late_has_them_made(store: logstore.Store[bytes]) -> None:
@@ -230,6 +338,67 @@ def test_ranges_that_somebody_made_leave_nothing_out(
     pushed = stream.scan(where="n = 5")._query._condition
     assert pushed is not None
     assert sum(each.num_rows for each in stream.scan().pushed(None, pushed.filter, None)) == 1
+
+
+WHOLE = [[0, b"0", b"99"], None]
+
+
+@pytest.mark.parametrize(
+    ("whole", "of_node", "told_offset"),
+    [
+        (WHOLE, [], 0),
+        (WHOLE, [None], 0),
+        (WHOLE, [*WHOLE, None], 0),
+        (WHOLE, [[0, b"abc", b"z"], None], 0),
+        (WHOLE, [[0, b"1", None], None], 0),
+        (WHOLE, [["x", b"0", b"99"], None], 0),
+        (WHOLE, [5, None], 0),
+        (WHOLE, WHOLE, float("inf")),
+        (WHOLE, WHOLE, "1"),
+        ([[0, b"abc", b"z"], None], WHOLE, 0),
+        ([[0, b"1", None], None], WHOLE, 0),
+        ([None], WHOLE, 0),
+    ],
+)
+def test_ranges_that_somebody_made_are_as_good_as_none(
+    store: logstore.Store[bytes], whole: Any, of_node: Any, told_offset: Any
+) -> None:
+    stream = fill(store)
+    seal_with_statistics(store)
+    engine = store._engine()
+    (block,) = told(store)[1].streams[1].blocks
+    nodes = [[told_offset or offset, 4, of_node] for offset in block.nodes()]
+    columns = [[b"n", "int"], [b"note", "string"]]
+    blocks = [[block.last, 100, whole, msgpack.packb(nodes)]]
+    content = msgpack.packb([[1, columns, whole, blocks]])
+    file_names.statistics(engine.path, 1).unlink()
+    statsfile.write(engine.fs, engine.path, engine.uuid, 1, 1, content)
+    engine.statistics.clear()
+    assert [each["n"] for each in stream.range(where="n = 50")] == [50]
+    scan = stream.scan(columns=["id"])._query
+    assert scan.reader(filter=pc.field("n") == 50).read_all().num_rows == 1
+
+
+@pytest.mark.parametrize("place", ["field", "packed"])
+def test_a_number_where_bytes_belong_takes_no_memory(
+    store: logstore.Store[bytes], place: str
+) -> None:
+    fill(store, count=5)
+    engine = store._engine()
+    field, packed = (1 << 24, b"") if place == "field" else (b"n", 1 << 24)
+    content = msgpack.packb([[1, [[field, "int"]], [None], [[5, 1, [None], packed]]]])
+    statsfile.write(engine.fs, engine.path, engine.uuid, 7, 100, content)
+    assert statsfile.read(engine.fs, engine.path, engine.uuid, 7) is None
+
+
+def test_content_that_is_too_large_is_not_unpacked(store: logstore.Store[bytes]) -> None:
+    fill(store, count=5)
+    engine = store._engine()
+    size = statsfile.MAX_BYTES
+    content = msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [None], bytes(size)]]]])
+    statsfile.write(engine.fs, engine.path, engine.uuid, 7, 100, content)
+    assert file_names.statistics(engine.path, 7).stat().st_size < size // 100
+    assert statsfile.read(engine.fs, engine.path, engine.uuid, 7) is None
 
 
 def test_a_full_disk_takes_them(store: logstore.Store[bytes]) -> None:

@@ -3,7 +3,7 @@
 They are made beside hints, by whoever keeps the store tidy. A store without schemas has none, and
 nobody looks for them. A segment without a node of such a stream has an empty file, so that it is
 looked at once. When a stream gets another schema, the files of segments with its nodes go
-(``schema_changes``), and are made again.
+(``schema_changes``), and are made again; also one that was being written while a schema came.
 
 Invariants: only of segments that were sealed, which means synced. A node that cannot be read is
 left out: 'check' reports it.
@@ -84,7 +84,12 @@ def _write(engine: Engine, link: chain.Link, texts: dict[int, str]) -> bool:
     from logstore.log import statsfile
 
     statsfile.write(engine.fs, engine.path, engine.uuid, link.number, link.end_offset, content)
-    return True
+    # A schema that was set meanwhile removed what was there before its commit was looked for: this
+    # file came too late for it, or not. Of two looks, one sees the other's work.
+    if snapshot.read(engine, _schemas) == texts:
+        return True
+    engine.fs.remove(file_names.statistics(engine.path, link.number))
+    return False
 
 
 def _content(engine: Engine, link: chain.Link, texts: dict[int, str]) -> bytes:
