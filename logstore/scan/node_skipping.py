@@ -1,7 +1,8 @@
 """Which listed nodes are read for a condition: those in which, by the statistics of their segment,
 an entry may match.
 
-Statistics that were read are kept with the engine, up to KEPT_BYTES. A file that was made anew
+Statistics that were read are kept with the engine, up to KEPT_BYTES, and with a reading those of
+SEGMENTS_MAX segments, so that a long one takes no more memory. A file that was made anew
 since has another identity, and is read again.
 
 Invariants: a node is left out only if its statistics prove that no entry of it matches. Without
@@ -25,6 +26,7 @@ from logstore.tuples import NamedTuple
 from logstore.where.node_conditions import NodeTest
 
 KEPT_BYTES: Final = 32 << 20
+SEGMENTS_MAX: Final = 16  # of which a reading holds what it asks: nodes lie mostly in order
 _lock = threading.RLock()  # a signal handler may read while we do
 
 
@@ -78,6 +80,8 @@ class NodeSkipping:
     def _begin(self, stream: int, segment: int) -> None:
         self._at, self._block, self._nodes = (stream, segment), None, None
         if self._at not in self._known:
+            while len(self._known) >= SEGMENTS_MAX:
+                self._known.pop(next(iter(self._known)))
             self._known[self._at] = self._looked_up(stream, segment)
         self._asked = self._known[self._at]
 
