@@ -509,9 +509,15 @@ def close_engine(engine: Engine) -> None:
 def _leave_hints(engine: Engine) -> None:
     try:
         maintenance_locks.write_missing_hints(engine)
-        column_statistics.write_missing(engine)
-    except (Error, OSError) as exc:  # a rebuild is slower without them, and no less right
-        log.warning("%s: hints were not written; a rebuild is slower: %s", engine.path, exc)
+        most_bytes = column_statistics.MOST_BYTES_AT_CLOSE
+        column_statistics.write_missing(engine, most_bytes=most_bytes)
+    except (Error, OSError) as exc:  # what they are for is slower without them, and no less right
+        log.warning(
+            "%s: hints or statistics were not written; a rebuild, or a read for a condition, is "
+            "slower: %s",
+            engine.path,
+            exc,
+        )
 
 
 def _mark_clean(engine: Engine, words: LogWords) -> None:

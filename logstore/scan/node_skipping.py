@@ -1,7 +1,8 @@
 """Which listed nodes are read for a condition: those in which, by the statistics of their segment,
 an entry may match.
 
-Statistics that were read are kept with the engine, up to KEPT_BYTES. A file that was made anew
+Statistics that were read are kept with the engine, up to KEPT_BYTES, and with a reading those of
+SEGMENTS_MAX segments, so that a long one takes no more memory. A file that was made anew
 since has another identity, and is read again.
 
 Invariants: a node is left out only if its statistics prove that no entry of it matches. Without
@@ -25,6 +26,7 @@ from logstore.tuples import NamedTuple
 from logstore.where.node_conditions import NodeTest, Ranges
 
 KEPT_BYTES: Final = 32 << 20
+SEGMENTS_MAX: Final = 16  # of which a reading holds what it asks: nodes lie mostly in order
 _lock = threading.RLock()  # a signal handler may read while we do
 
 
@@ -46,6 +48,7 @@ class NodeSkipping:
         self._known: dict[tuple[int, int], _Asked | None] = {}  # by stream and segment
         self._stream = 0  # that of the stretch and the nodes
         self._stretch = _NO_STRETCH
+        self._asked: _Asked | None = None  # what is asked there
         self._nodes: dict[
             int, NodeRanges
         ] = {}  # by position; those of the last block that may match
@@ -69,16 +72,17 @@ class NodeSkipping:
     def _may(self, position: int) -> bool:
         """Whether the node of a position may match, in a stretch that may."""
         node = self._nodes.get(position)
-        asked = self._known[self._stream, fmt.segment_of(position)]
-        return node is None or asked is None or asked.may(node.ranges)
+        return node is None or self._asked is None or self._asked.may(node.ranges)
 
     def _found(self, position: int) -> _Stretch:
         """The stretch of the log around a position for which one answer holds."""
         segment, offset = fmt.position_parts(position)
         key = self._stream, segment
         if key not in self._known:
+            while len(self._known) >= SEGMENTS_MAX:
+                self._known.pop(next(iter(self._known)))
             self._known[key] = self._looked_up(*key)
-        asked = self._known[key]
+        asked = self._asked = self._known[key]
         end = fmt.position(segment + 1, 0)
         if asked is None:
             return _Stretch(position - 1, end, may=True)

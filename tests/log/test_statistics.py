@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 import pytest
 
 import logstore
+from logstore.compaction import segment_rewrite
 from logstore.engine.maintenance import column_statistics
 from logstore.errors import SchemaError
 from logstore.log import file_names, statsfile
 from logstore.log.statsfile import NamedColumn
-from logstore.scan.node_skipping import NodeSkipping, statistics
+from logstore.scan.node_skipping import SEGMENTS_MAX, NodeSkipping, statistics
 from tests.scan.scanned_stores import make_store, seal_with_statistics
 
 SCHEMA = "n int, note string?"
@@ -149,6 +150,29 @@ def test_a_schema_of_the_reader_that_has_fewer_values(store: logstore.Store[byte
     for where, count in (("v is null", 37), ("v = 3", 0), ("v >= 1000000000", 2)):
         scan = stream.scan(columns=["id"], schema="v int", where=where)
         assert scan._query.reader().read_all().num_rows == count, where
+
+
+def test_a_reading_holds_the_statistics_of_a_few_segments(
+    store: logstore.Store[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = fill(store)
+    for n in range(100, 300):
+        stream.add({"n": n}, id=f"{n + 1}-0")
+        if n % 8 == 0:
+            segment_rewrite.seal(store._live().engine, store._live().committer)
+    seal_with_statistics(store)
+    assert len(files(store)) > SEGMENTS_MAX
+    held: list[int] = []
+    left = NodeSkipping.left
+
+    def counted(self: Any, *args: Any) -> bytes:
+        found = left(self, *args)
+        held.append(len(self._known))
+        return found
+
+    monkeypatch.setattr(NodeSkipping, "left", counted)
+    assert read_by_scan(store, stream, "n < 4")[0] == 4
+    assert max(held) == SEGMENTS_MAX
 
 
 def test_statistics_name_columns_and_nodes(store: logstore.Store[bytes]) -> None:
@@ -412,6 +436,31 @@ def test_a_full_disk_takes_them(store: logstore.Store[bytes]) -> None:
     assert files(store) == []
     column_statistics.write_missing(engine)
     assert files(store)
+
+
+def test_a_schema_is_set_though_old_statistics_stay(
+    store: logstore.Store[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = fill(store)
+    seal_with_statistics(store)
+    path = file_names.statistics(store._engine().path, 1)
+    path.unlink()
+    path.mkdir()
+    stream.configure(schema="n long, note string?")
+    assert str(stream.schema) == "n long, note string?"
+    assert "old statistics were not removed" in caplog.text
+
+
+def test_no_more_are_made_at_once_than_was_said(store: logstore.Store[bytes]) -> None:
+    stream = fill(store)
+    for n in range(100, 104):
+        stream.add({"n": n}, id=f"{n + 1}-0")
+        segment_rewrite.seal(store._live().engine, store._live().committer)
+    engine = store._engine()
+    assert column_statistics.write_missing(engine, most_bytes=1) == 1
+    assert len(files(store)) == 1
+    column_statistics.write_missing(engine)
+    assert len(files(store)) == 4
 
 
 def test_they_are_made_at_the_end(tmp_path: Path) -> None:

@@ -23,12 +23,17 @@ from logstore.features.schema_rows import SchemaRows
 from logstore.format import Kind
 from logstore.log import chain, file_names, log_reader
 
+MOST_BYTES = 1 << 30  # of the log that are read at once: some seconds
+MOST_BYTES_AT_CLOSE = 256 << 20
 _KINDS = (Kind.NODE, Kind.OPEN)
 _HEAD = fmt.NODE_BODY
 
 
-def write_missing(engine: Engine, but: Collection[int] = ()) -> int:
-    """Write the statistics that sealed segments lack, ``but`` those of some; how many."""
+def write_missing(
+    engine: Engine, but: Collection[int] = (), *, most_bytes: int = MOST_BYTES
+) -> int:
+    """Write the statistics that sealed segments lack, ``but`` those of some, of so many bytes of
+    the log; how many. Of more than that, they are made the next time."""
     texts = snapshot.read(engine, _schemas)
     if not texts:
         return 0
@@ -39,7 +44,13 @@ def write_missing(engine: Engine, but: Collection[int] = ()) -> int:
         if number not in but and file_names.statistics(engine.path, number).name not in present
     ]
     links = _sealed(engine, lacking) if lacking else []
-    return sum(_write(engine, link, texts) for link in links)
+    written = 0
+    for link in links:
+        if most_bytes <= 0:
+            break
+        most_bytes -= link.end_offset
+        written += _write(engine, link, texts)
+    return written
 
 
 def write(engine: Engine, link: chain.Link) -> None:

@@ -81,7 +81,8 @@ def give_up_hints(fs: FileSystem, store: Path) -> bool:
         fs.remove(store / file_names.LOG / name)
     if derived:
         log.warning(
-            "%s: its disk is full: %d hints are given up, and are written again when there is room",
+            "%s: its disk is full: %d hints and statistics are given up, and are written again "
+            "when there is room",
             store,
             len(derived),
         )
