@@ -206,7 +206,7 @@ def test_another_schema_makes_them_anew(store: logstore.Store[bytes]) -> None:
     assert next(iter(found.streams.values())).columns[0] == NamedColumn(b"n", "long")
 
 
-def test_what_is_kept_of_a_file_is_not_believed_of_the_next_one(
+def test_kept_statistics_are_not_those_of_the_next_file(
     store: logstore.Store[bytes],
 ) -> None:
     stream = fill(store)
