@@ -95,7 +95,7 @@ class StreamScan:
         found = new_list()
         follows, _ = list_piece(view, record, self.start, self.end, found, NODES_MAX)
         skipping = self._skipping
-        items = found.items() if skipping is None else skipping.left(record.number, found)
+        items = found.items() if skipping is None else skipping.left(record, found)
         engine = self._engine
         reader = LocatedReader(SegmentNodes(engine.segments), engine.seed)
         section = self.name, record.number, self.start, self.end

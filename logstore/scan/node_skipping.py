@@ -20,6 +20,7 @@ from logstore import format as fmt
 from logstore.codec.node_list import NodeList
 from logstore.engine.runtime.engine import Engine
 from logstore.errors import CorruptionError
+from logstore.index.keys import StreamRecord
 from logstore.log import file_names, statsfile
 from logstore.log.statsfile import Block, NodeRanges, SegmentStatistics, StreamStatistics
 from logstore.tuples import NamedTuple
@@ -49,12 +50,14 @@ class NodeSkipping:
         self._stream = 0  # that of the stretch and the nodes
         self._stretch = _NO_STRETCH
         self._asked: _Asked | None = None  # what is asked there
-        self._nodes: dict[
-            int, NodeRanges
-        ] = {}  # by position; those of the last block that may match
+        # Those of the last block that may match, by position.
+        self._nodes: dict[int, NodeRanges] = {}
 
-    def left(self, stream: int, found: NodeList) -> bytes:
+    def left(self, record: StreamRecord, found: NodeList) -> bytes:
         """The items of a list of a stream's nodes, without those that are left out."""
+        if not record.schema_at:  # nothing is told of its nodes
+            return found.items()
+        stream = record.number
         if stream != self._stream:
             self._stream, self._stretch, self._nodes = stream, _NO_STRETCH, {}
         positions = found.positions()

@@ -117,7 +117,7 @@ class _MatchingBatch(NamedTuple):
     ) -> tuple[list[Any], bool]:
         """The entries of listed nodes that match, and whether the limit is reached."""
         entries: list[Any] = []
-        items = NodeSkipping(self.engine, [self.maker]).left(record.number, listed)
+        items = NodeSkipping(self.engine, [self.maker]).left(record, listed)
         wanted = _wanted(self.engine, record.number, items, self.maker.where)
         for item in reversed(wanted) if reverse else wanted:
             lp, master = item.lp, StreamID(*item.master)
