@@ -5,7 +5,7 @@ Times are seconds, ``timedelta`` or "1h". It knows no logic of the disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
@@ -143,26 +143,43 @@ def stream_schema(opened: OpenStore[Any], name: bytes) -> Schema | None:
     return found
 
 
+STREAMS_AT_ONCE = 256  # looked up on one snapshot
+
+
 def stream_codec(opened: OpenStore[Any], name: bytes) -> str | None:
     """The name of the codec that is kept with a stream; None if there is none, or no stream."""
+    return next(_stream_codecs(opened, [name]))
 
-    def look(view: snapshot.Snapshot) -> str | None:
-        record = view.record(name)
-        return None if record is None else SettingRows(view.index).stream(record.number).codec
 
-    found: str | None = opened.view(look)
-    return found
+def _stream_codecs(opened: OpenStore[Any], names: Sequence[bytes]) -> Iterator[str | None]:
+    for first in range(0, len(names), STREAMS_AT_ONCE):
+        some = names[first : first + STREAMS_AT_ONCE]
+        yield from opened.view(partial(_codecs_in, names=some))
+
+
+def _codecs_in(view: snapshot.Snapshot, names: Sequence[bytes]) -> list[str | None]:
+    settings = SettingRows(view.index)
+    records = (view.record(name) for name in names)
+    return [None if each is None else settings.stream(each.number).codec for each in records]
 
 
 def stream_decoder(opened: OpenStore[Any], name: bytes) -> Callable[[bytes], Any] | None:
     """What decodes the values of a stream: None for what its codec did not store. None: it has no
     codec, or one of somebody's own."""
-    kept = stream_codec(opened, name)
-    if kept is None:
-        return None
-    from logstore.api.values import decoder
+    return next(stream_decoders(opened, [name]))
 
-    return decoder(kept)
+
+def stream_decoders(
+    opened: OpenStore[Any], names: Sequence[bytes]
+) -> Iterator[Callable[[bytes], Any] | None]:
+    """The same of each of several streams."""
+    for kept in _stream_codecs(opened, names):
+        if kept is None:
+            yield None
+            continue
+        from logstore.api.values import decoder
+
+        yield decoder(kept)
 
 
 def configure_group(

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.api import arguments, configuring
-from logstore.api.configuring import stream_decoder
+from logstore.api.configuring import stream_decoder, stream_decoders
 from logstore.api.entry_reads import entries
 from logstore.api.opening import OpenStore
 from logstore.errors import SchemaError
@@ -278,9 +278,9 @@ def make_scan(
             known = kept = kept_by_all(opened, there)
             if kept is not None:
                 found = partial(_typed_as_before, opened, names, kept)
-            if columns is None and there and all(stream_decoder(opened, name) for name in there):
+            if columns is None and there and all(stream_decoders(opened, there)):
                 wanted = [*sampled_columns(opened, there), *standard_columns()]
-        read = query.ScanRange(opened.engine, found, low, high, partial(stream_decoder, opened))
+        read = query.ScanRange(opened.engine, found, low, high, partial(stream_decoders, opened))
         return Scan(
             query.Query(read, wanted, known, where, batch_rows, merge=merge, guarded=guarded)
         )

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
-from itertools import groupby
-from operator import and_
+from itertools import groupby, repeat
+from operator import and_, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from logstore.codec.arrow_builder import NameGuard
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 class ScanRange(NamedTuple):
     """The streams, found anew at each reading, and the IDs of a scan, both ends included.
 
-    ``decode``: gives what decodes the values of a stream that has a codec.
+    ``decoders``: of each of some streams what decodes its values; None if it has no codec.
     """
 
     engine: Callable[[], Engine]
     names: Callable[[], Sequence[bytes]]
     start: StreamID
     end: StreamID
-    decode: Callable[[bytes], Decode | None] = lambda _: None
+    decoders: Callable[[Sequence[bytes]], Iterator[Decode | None]] = lambda _: repeat(None)
 
 
 class Query:
@@ -190,7 +190,7 @@ class _Reading:
         node_conditions: Sequence[NodeCondition],
     ) -> None:
         self._engine = where.engine()
-        self._decode = where.decode
+        self._decoders = where.decoders
         self._targets = targets
         self._condition = condition
         self._columns = columns  # the first so many of the targets; the others are for the filter
@@ -205,10 +205,13 @@ class _Reading:
         skipping = None
         if self._node_conditions:
             skipping = NodeSkipping(self._engine, self._node_conditions)
-        for decode, alike in groupby(names, self._decode):
+        decoded = zip(names, self._decoders(names), strict=False)
+        for decode, alike in groupby(decoded, itemgetter(1)):
             shape = Shape(self._targets, decode=decode)
             gather = Gather(shape.sources, rows or self._batch_rows, guard=self._guard)
-            found = live.batches(self._engine, list(alike), start, end, gather, skipping)
+            found = live.batches(
+                self._engine, [name for name, _ in alike], start, end, gather, skipping
+            )
             for gathered in found:
                 batch = shape.batch(gathered)
                 if self._condition is not None:
