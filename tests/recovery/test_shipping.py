@@ -458,14 +458,19 @@ def test_an_erasure_reaches_what_is_kept_for_readers(tmp_path: Path) -> None:
         assert restored(uri, tmp_path / "again") == ids(store)
 
 
+def ship_and_trim(store: Store[bytes], uri: Path, secret: bytes) -> None:
+    """Ship entries, and trim them."""
+    erased = store.stream("erased")
+    erased.add_many([{"a": secret, "n": str(n)} for n in range(ROWS)])
+    ship(store, uri, keep_ms=60_000)
+    erased.trim(max_entries=0, approximate=False)
+
+
 def test_an_erasure_that_a_ship_did_not_see_reaches_the_next_one(tmp_path: Path) -> None:
     """It ended while one ship ended: that counts as one that knew nothing of it."""
     uri, secret = tmp_path / "away", b"4711-secret"
     with filled(tmp_path / "store") as store:
-        erased = store.stream("erased")
-        erased.add_many([{"a": secret, "n": str(n)} for n in range(ROWS)])
-        ship(store, uri, keep_ms=60_000)
-        erased.trim(max_entries=0, approximate=False)
+        ship_and_trim(store, uri, secret)
         store.compact(full=True)
 
         def erase() -> None:
@@ -482,10 +487,7 @@ def test_a_take_over_keeps_nothing_of_the_other(tmp_path: Path) -> None:
     """It cannot know what the other erased."""
     uri, secret = tmp_path / "away", b"4711-secret"
     with filled(tmp_path / "store") as store:
-        erased = store.stream("erased")
-        erased.add_many([{"a": secret, "n": str(n)} for n in range(ROWS)])
-        ship(store, uri, keep_ms=60_000)
-        erased.trim(max_entries=0, approximate=False)
+        ship_and_trim(store, uri, secret)
         store.compact(purge=True)
         store.backup(tmp_path / "copy")
     with logstore.open(tmp_path / "copy", background=False) as store:
