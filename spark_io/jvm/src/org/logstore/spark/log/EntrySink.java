@@ -3,8 +3,8 @@ package org.logstore.spark.log;
 /**
  * Takes entries out of nodes, value by value.
  *
- * <p>For each entry there is {@link #begin}, then its values in order, then {@link #end}. Bytes that
- * are handed over may be used only until the call returns.
+ * <p>For each entry there is {@link #begin}, then its values in order, then {@link #end}. Bytes
+ * that are handed over may be used only until the call returns.
  */
 public interface EntrySink {
   /** The number of a field that no column reads. */
