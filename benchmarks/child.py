@@ -138,7 +138,7 @@ def plan(path: str, streams: str, token: str) -> dict[str, Any]:
     given = {"path": path, "streams": streams} | ({"asof": token} if token else {})
     parsed = spark_options.parse_read(given)
     started, processor = time.perf_counter(), time.process_time()
-    splits = planning.splits(parsed, CORES, ())
+    splits = planning.plan(parsed, CORES, ()).splits
     taken, processor = time.perf_counter() - started, time.process_time() - processor
     status = Path("/proc/self/status").read_text()
     found = re.search(r"VmHWM:\s+(\d+) kB", status)

@@ -25,7 +25,7 @@ from logstore.engine.shm import process_identity
 from logstore.engine.shm.process_identity import Identity
 from logstore.errors import CorruptionError, GroupNotFoundError, OptionError, StreamNotFoundError
 from logstore.fs import LOCAL
-from logstore.ids import MAX_ID, StreamID
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
 from logstore.log.shipped import is_shipped
 from logstore.scan import split_plan
@@ -44,6 +44,7 @@ from logstore.spark_io.spark_options import (
     unescaped_name,
 )
 from logstore.store_path import path_of, shown
+from logstore.tuples import NamedTuple
 
 SAMPLED_STREAMS = 16
 OPEN_STORES_MAX = 64
@@ -185,21 +186,32 @@ def _ranges(options: SourceOptions, found: _LoadStreams) -> dict[str, dict[Range
     }
 
 
-def splits(
+class LoadPlan(NamedTuple):
+    """The splits of a load. ``exact``: their ``entries`` are what a count gives, for no range ends
+    inside of a node, and a count reads none."""
+
+    splits: list[Split]
+    exact: bool
+
+
+def plan(
     options: SourceOptions,
     cores: int,
     fields: Sequence[str],
     hidden: str | None = None,
     *,
     counting: bool = False,
-) -> list[Split]:
+) -> LoadPlan:
     """The splits of a new plan, in the order of stores, streams and IDs. ``counting`` is that of
     `scan.split_plan.make`, errors and warnings are those of `streams`."""
     with ExitStack() as kept:  # a store that is opened again meanwhile shares its engine
         for path in options.paths[:OPEN_STORES_MAX]:
             kept.enter_context(open_planned(options, path))
         wanted = _ranges(options, streams(options, fields, hidden))
-        return _make_plans(options, cores, wanted, counting=counting)
+        found = _make_plans(options, cores, wanted, counting=counting)
+    # Without losses only: with them each node is read, and a damaged one is not counted.
+    whole = all(each == (ZERO_ID, MAX_ID) for some in wanted.values() for each in some)
+    return LoadPlan(found, whole and options.fail_on_loss)
 
 
 def _make_plans(

@@ -26,12 +26,14 @@ from logstore.errors import Error, OptionError
 from logstore.spark_io import (
     sink,
     spark_columns,
+    spark_jar,
     spark_log,
     spark_options,
     split_tasks,
     store_paths,
     tables,
 )
+from logstore.spark_io.spark_log import log
 from logstore.spark_io.spark_options import SourceOptions
 from logstore.spark_io.split_tasks import SplitPartition
 
@@ -44,6 +46,7 @@ class LogstoreSource(DataSource):
     # Of the session; `register` sets them:
     cores: ClassVar[int] = 0  # Spark's default parallelism; 0: ask the machine
     log_level: ClassVar[int] = spark_log.UNKNOWN
+    for_jvm: ClassVar[bool] = False  # it only says what the reader in the JVM is to read
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
@@ -62,6 +65,7 @@ class LogstoreSource(DataSource):
 
         if "table" in self.given:
             table, parsed = tables.parse(self.given)
+            self._check_reader(parsed)
             if self.of_table:
                 raise OptionError(
                     "option 'table' is not kept with a table of Spark: create a temporary view"
@@ -72,6 +76,7 @@ class LogstoreSource(DataSource):
             parsed = spark_options.parse_stream_read(self.given).source
         else:
             parsed = _parsed_read(self.given)
+        self._check_reader(parsed)
         return spark_columns.schema_of(
             planning.kept_schema(parsed),
             parsed,
@@ -85,11 +90,33 @@ class LogstoreSource(DataSource):
         cores = self.cores or os.cpu_count() or 1
         if "table" in self.given:
             table, about = tables.parse(self.given)
+            self._check_reader(about)
             if table == tables.DAMAGE:
                 return tables.DamageReader(table, about, schema, cores)
             return tables.TableReader(table, about, schema)
-        parsed = _parsed_read(self.given or spark_columns.table_options(schema))
+        parsed = self.parsed_read(schema)
+        self._check_reader(parsed)
+        if parsed.reader == spark_options.AUTO:
+            log.info(
+                "the Python source reads, as the reader in the JVM is not there: %s", spark_jar.HOW
+            )
         return LogstoreReader(parsed, spark_columns.columns(schema, parsed), cores)
+
+    def parsed_read(self, schema: Any) -> SourceOptions:
+        """The options of a batch read, checked; of a table those that are kept in its schema."""
+        return _parsed_read(self.given_for(schema))
+
+    def given_for(self, schema: Any) -> dict[str, str]:
+        """The options of a batch read, unchecked; of a table those that are kept in its schema."""
+        return spark_options.of_load(self.given, spark_columns.table_options(schema))
+
+    def _check_reader(self, parsed: SourceOptions) -> None:
+        """OptionError if the reader in the JVM is to read: it would not have asked this source."""
+        if parsed.reader == spark_options.JVM and not self.for_jvm:
+            raise OptionError(
+                f"option 'reader' is jvm, and this session has no reader in the JVM: "
+                f"{spark_jar.HOW}; or leave 'reader' out"
+            )
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802  (Spark's name)
         """The reader of a streaming query; for wrong options one that raises the error later, since
@@ -105,6 +132,7 @@ class LogstoreSource(DataSource):
         except ImportError:
             raise _needs_spark("4.2", "reading") from None
         parsed = spark_options.parse_stream_read(self.given)
+        self._check_reader(parsed.source)
         wanted = spark_columns.columns(schema, parsed.source)
         return LogstoreStreamReader(parsed, wanted, self.cores or os.cpu_count() or 1)
 
@@ -188,8 +216,8 @@ class LogstoreReader(DataSourceReader):
         fields = spark_columns.fields(self.wanted, self.options)
         hidden = spark_columns.hidden(self.wanted, self.options)
         counting = not self.wanted and self.options.fail_on_loss
-        splits = planning.splits(self.options, self.cores, fields, hidden, counting=counting)
-        return [SplitPartition(split) for split in splits]
+        made = planning.plan(self.options, self.cores, fields, hidden, counting=counting)
+        return [SplitPartition(split) for split in made.splits]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of one split."""

@@ -255,6 +255,17 @@ def _added_columns(options: SourceOptions) -> tuple[str, str]:
     return folded(options.corrupt), folded(options.store_column)
 
 
+CORRUPT, STORE, FIELD = "corrupt", "store", "field"
+
+
+def kind(column: Column, options: SourceOptions) -> str:
+    """What a column is: `CORRUPT`, `STORE`, `FIELD`, or the name of a standard column."""
+    corrupt, of_store = _added_columns(options)
+    if column.is_called(corrupt):
+        return CORRUPT
+    return STORE if column.is_called(of_store) else column.standard or FIELD
+
+
 def fields(wanted: Sequence[Column], options: SourceOptions) -> tuple[str, ...]:
     """The names of fields among the columns."""
     own = _added_columns(options)

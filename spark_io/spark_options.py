@@ -70,6 +70,7 @@ OF_READ = (
     "table",
     "failOnDataLoss",
     "typedColumns",
+    "reader",
 )
 OF_STREAM_READ = ("maxRowsPerTrigger", "maxBytesPerTrigger", "progressGroup")
 OF_WRITE = ("path", "stream", "create", "idColumn", "ifExists", "producer", "checkpointLocation")
@@ -77,6 +78,7 @@ PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
 MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
 APPEND, ERROR, IGNORE = "append", "error", "ignore"  # of ifExists
 EARLIEST, LATEST = "earliest", "latest"
+AUTO, JVM, PYTHON = "auto", "jvm", "python"  # of reader
 CORRUPT_RECORD = "_corrupt_record"
 STORE_COLUMN = "store"
 PIN_HOURS = PIN_HOURS_MAX = 1.0
@@ -149,6 +151,12 @@ def is_stream_read(given: Mapping[str, str]) -> bool:
     if any(key in _STREAM_READ and key not in _READ for key in given):
         return True
     return not _BATCH_READ_ONLY & given.keys() and _is_at_latest(given.get("startingoffsets", ""))
+
+
+def of_load(given: dict[str, str], of_table: dict[str, str]) -> dict[str, str]:
+    """The options of a read: those that were given, or else those kept in a table's schema. The
+    reader in the JVM hands a table's read over with its choice of the reader alone."""
+    return given if given.keys() - {"reader"} else of_table | given
 
 
 def written_of_table(options: Mapping[str, str]) -> dict[str, str]:
@@ -300,6 +308,7 @@ class SourceOptions:
     as_of: tuple[str, ...] = ()  # tokens of moments; empty: now
     fail_on_loss: bool = True  # what cannot be read is an error, and is not left out
     typed: bool = True  # without a schema there are the columns of the one kept with the streams
+    reader: str = AUTO  # which of the two is to read
 
     @property
     def path(self) -> str:
@@ -348,7 +357,15 @@ def parse_read(options: Mapping[str, str]) -> SourceOptions:
         _moments(given),
         _flag(given, "failondataloss", default=True),
         _flag(given, "typedcolumns", default=True),
+        _reader(given),
     )
+
+
+def _reader(given: Mapping[str, str]) -> str:
+    found = given.get("reader", AUTO).lower()
+    if found not in (AUTO, JVM, PYTHON):
+        raise OptionError(f"option 'reader' is {AUTO}, {JVM} or {PYTHON}, not {given['reader']!r}")
+    return found
 
 
 def _check_known(given: Mapping[str, str]) -> None:

@@ -50,7 +50,7 @@ TABLES = {
     "segment bigint, offset bigint, reason string",
 }
 OF_STORE = ", store string"
-_ALLOWED = {"path", "paths", "stream", "streams", "snapshotdir"}
+_ALLOWED = {"path", "paths", "stream", "streams", "snapshotdir", "reader"}
 _OF_ENTRIES = {
     "mode",
     "columnnameofcorruptrecord",
@@ -253,7 +253,8 @@ class DamageReader(TableReader):
         """The splits of a new plan, pinned."""
         from logstore.spark_io import planning
 
-        return [SplitPartition(each) for each in planning.splits(self.options, self.cores, ())]
+        made = planning.plan(self.options, self.cores, ())
+        return [SplitPartition(each) for each in made.splits]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """A row for each loss in one split."""

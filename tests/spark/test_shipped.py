@@ -49,7 +49,7 @@ def test_a_store_in_an_object_store_is_read_where_it_is(spark: Any, tmp_path: Pa
         assert dict(map(tuple, counts)) == {f"{at}/a": 15_999, f"{at}/b": 1}
         planned = load(spark, uri)
         assert planned.count() == len(want)
-        made = planning.splits(spark_options.parse_read({"path": uri, "streams": "*"}), 2, ())
+        made = planning.plan(spark_options.parse_read({"path": uri, "streams": "*"}), 2, ()).splits
         assert all(len(cloudpickle.dumps(SplitPartition(each))) < 64 * 1024 for each in made)
     with pytest.raises(Exception, match="reading the manifest at s3://bucket/stores/a") as caught:
         load(spark, uri).count()

@@ -1,0 +1,172 @@
+"""The planner of the reader in the JVM: what Spark's driver asks, a line of JSON each.
+
+``python -m logstore.spark_io.plan`` first says which version it is. Then it answers each line of
+its standard input by a line on its standard output, until there is no more input: the driver ended.
+What is read is decided by the code of the Python source.
+
+A request is an object: ``id``, ``kind`` (a name in `KINDS`), ``options`` (those of Spark),
+``cores``, ``log_level``, and what that kind needs. The answer has the same ``id``. Instead of what
+was asked for it may have ``error``, with the class of the error as ``kind`` and its text as
+``message``, or ``python``: why the Python source must read.
+
+Invariants: each line is answered by one line, whatever it is. Nothing else goes to standard output:
+what Python prints meanwhile goes to standard error, with warnings and the log of plans. No store
+stays open between two requests.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, BinaryIO, TypeAlias
+
+from logstore import __version__
+from logstore import format as fmt
+from logstore.errors import Error, OptionError
+from logstore.scan.snapshot_file import Split
+from logstore.spark_io import planning, spark_columns, spark_log, spark_options
+from logstore.spark_io.source import LogstoreSource
+from logstore.spark_io.spark_columns import Column
+from logstore.spark_io.spark_log import log
+from logstore.spark_io.spark_options import SourceOptions
+from logstore.store_path import shown
+
+Request: TypeAlias = dict[str, Any]
+Answer: TypeAlias = dict[str, Any]
+
+
+class PlannedSource(LogstoreSource):
+    """The source as the reader in the JVM has it: it says what is to be read, and reads nothing."""
+
+    for_jvm = True
+
+
+def schema(request: Request) -> Answer:
+    """The columns of a load without a schema: ``schema``, in Spark's JSON."""
+    source = PlannedSource(request["options"])
+    why = _why_python(source.given)
+    return {"python": why} if why else {"schema": source.schema().json()}
+
+
+def columns(request: Request) -> Answer:
+    """How the columns of ``schema`` are read by a batch, and which stores are."""
+    source, asked = _asked(request)
+    why = _why_python(source.given_for(asked))
+    if why:
+        return {"python": why}
+    options, wanted = _read(source, asked)
+    return {
+        "columns": [
+            {
+                "kind": spark_columns.kind(each, options),
+                "field": each.name if each.field is None else each.field,
+            }
+            for each in wanted
+        ],
+        "mode": options.mode,
+        "fail_on_loss": options.fail_on_loss,
+        "must_be_jvm": options.reader == spark_options.JVM,
+        "stores": list(options.paths),
+    }
+
+
+def plan(request: Request) -> Answer:
+    """The splits of a new plan of a batch with the columns of ``schema``, pinned. ``counting``: no
+    value of them is read. ``exact``: the sum of ``entries`` is the number of rows."""
+    options, wanted = _read(*_asked(request))
+    fields = spark_columns.fields(wanted, options)
+    hidden = spark_columns.hidden(wanted, options)
+    counting = bool(request.get("counting")) and options.fail_on_loss
+    made = planning.plan(options, request["cores"], fields, hidden, counting=counting)
+    return {"splits": [_split(each) for each in made.splits], "exact": made.exact}
+
+
+KINDS: dict[str, Callable[[Request], Answer]] = {
+    "schema": schema,
+    "columns": columns,
+    "plan": plan,
+}
+
+
+def _asked(request: Request) -> tuple[PlannedSource, Any]:
+    """The source, and the columns that are asked of it, as Spark's StructType."""
+    from pyspark.sql.types import StructType
+
+    return PlannedSource(request["options"]), StructType.fromJson(json.loads(request["schema"]))
+
+
+def _read(source: PlannedSource, asked: Any) -> tuple[SourceOptions, tuple[Column, ...]]:
+    """The options and columns of a batch, checked."""
+    options = source.parsed_read(asked)
+    return options, spark_columns.columns(asked, options)
+
+
+def _why_python(given: dict[str, str]) -> str:
+    """Why the Python source must read; empty if it need not."""
+    reader = given.get("reader", "").lower()
+    if reader == spark_options.PYTHON:
+        return "option 'reader' is python"
+    if "table" not in given:
+        return ""
+    if reader == spark_options.JVM:
+        raise OptionError(
+            "option 'reader' is jvm, and option 'table' is for the Python source: leave 'reader' "
+            "out"
+        )
+    return "option 'table' is for it"
+
+
+def _split(split: Split) -> Answer:
+    """A split as the JVM takes it."""
+    return split._asdict() | {
+        "shown": shown(split.store),
+        "uuid": split.uuid.hex(),
+        "blocks": base64.b64encode(split.blocks).decode(),
+        "objects": [each._asdict() for each in split.objects],
+    }
+
+
+# -- the process --------------------------------------------------------------------------------
+def answered(line: bytes) -> Answer:
+    """The answer to a request, or to whatever stands in its place."""
+    number: Any = None
+    found: Exception
+    try:
+        request = json.loads(line)
+        number = request["id"]
+        spark_log.listen(request.get("log_level", spark_log.UNKNOWN))
+        return {"id": number, **KINDS[request["kind"]](request)}
+    except Error as error:
+        found = error
+    except Exception as error:  # the driver must have an answer, and this process goes on
+        log.exception("a request of Spark's driver failed")
+        found = error
+    return {"id": number, "error": {"kind": type(found).__name__, "message": str(found)}}
+
+
+def main() -> None:
+    """Answer until there is no more input."""
+    with own_output() as answers:
+        hello: Answer = {"version": __version__, "format": fmt.FORMAT_VERSION}
+        _write(answers, hello)
+        for line in sys.stdin.buffer:
+            _write(answers, answered(line))
+
+
+def own_output() -> BinaryIO:
+    """Standard output, for answers alone: what else is printed goes to standard error."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return answers
+
+
+def _write(answers: BinaryIO, answer: Answer) -> None:
+    answers.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()
