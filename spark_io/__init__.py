@@ -13,28 +13,48 @@ from typing import Any
 
 from logstore import __version__
 from logstore.errors import OptionError
-from logstore.spark_io import spark_log
+from logstore.spark_io import spark_jar, spark_log, spark_options
+from logstore.spark_io.spark_jar import jar
+from logstore.spark_io.spark_jar import jar
 
-__all__ = ["register"]
+__all__ = ["jar", "register"]
 
 _CHECK = "import logstore, logstore.spark_io.source, pyarrow; print(logstore.__version__)"
 _CHECK_TIMEOUT_S = 120
 
 
-def register(spark: Any) -> None:
+def register(spark: Any, reader: str = spark_options.AUTO) -> None:
     """Make ``spark.read.format("logstore")`` work in this session.
 
     In local mode a session whose Python cannot import logstore is set to the running one; on a
-    cluster one small task checks the workers. OptionError names PYSPARK_PYTHON if they cannot.
-    Plans are logged at the level that the logger ``logstore.spark`` has here.
+    cluster one small task checks the workers. Plans are logged at the level that the logger
+    ``logstore.spark`` has here.
+
+    Args:
+        spark: the session.
+        reader: ``auto``: the reader in the JVM reads if the session was started with its jar
+            (`jar`), else the Python source. ``jvm``: add the jar to the session now. That holds
+            for the thread that calls this, and for sessions that it makes of this one; another
+            thread keeps what it had. To have it everywhere give the jar in ``spark.jars``.
+
+    Raises:
+        OptionError: the Python of the workers cannot import logstore, and the error names
+            PYSPARK_PYTHON; no such reader; or this installation has no jar.
     """
     from logstore.spark_io.source import LogstoreSource
 
+    if reader not in (spark_options.AUTO, spark_options.JVM):
+        raise OptionError(f"reader is {spark_options.AUTO} or {spark_options.JVM}, not {reader!r}")
+    if reader == spark_options.JVM:
+        spark_jar.add(spark)
     context = getattr(spark, "sparkContext", None)
     cores = 0
     if context is not None:
         cores = int(context.defaultParallelism)
         _check_python(context)
+        # What the reader in the JVM is to know of the session.
+        spark.conf.set("spark.logstore.python", context.pythonExec)
+        spark.conf.set("spark.logstore.logLevel", str(spark_log.level()))
     # A class that is made here is sent to Spark's processes whole, not by name: so it carries what
     # it knows of the session.
     known = {"cores": cores, "log_level": spark_log.level()}

@@ -70,6 +70,7 @@ def columns(request: Request) -> Answer:
         "fail_on_loss": options.fail_on_loss,
         "must_be_jvm": options.reader == spark_options.JVM,
         "stores": list(options.paths),
+        "shown": [shown(each) for each in options.paths],
     }
 
 

@@ -3,9 +3,11 @@ package org.logstore.spark;
 /**
  * An error that says what is wrong, where, and what to do.
  *
- * <p>It stands for an error of {@code logstore.errors}; {@link #kind} is the name of that class.
+ * <p>It stands for an error of {@code logstore.errors}; {@link #kind} is the name of that class. It
+ * is an IllegalArgumentException for pyspark: of that it shows the message alone, and of other
+ * classes that it does not know a page of Java first.
  */
-public class LogstoreException extends RuntimeException {
+public class LogstoreException extends IllegalArgumentException {
   private static final long serialVersionUID = 1;
 
   private final String kind;

@@ -1,0 +1,116 @@
+package org.logstore.spark;
+
+import java.io.IOException;
+import java.net.URI;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.logstore.spark.plan.PlannedColumns;
+import org.logstore.spark.plan.PlannedSplits;
+import org.logstore.spark.plan.Planner;
+
+/**
+ * What one load reads: its options and columns, which reader reads it, and its plan.
+ *
+ * <p>The planner is asked when something is needed, and once.
+ */
+final class Load {
+  private final StructType schema;
+  private final CaseInsensitiveStringMap options;
+  private final Planner planner = Planner.ofSession();
+  private final Configuration hadoop;
+
+  private String whyPython;
+  private PlannedColumns columns;
+  private PlannedSplits splits;
+
+  Load(StructType schema, CaseInsensitiveStringMap options, String whyPython) {
+    this.schema = schema;
+    this.options = options;
+    this.whyPython = whyPython;
+    hadoop = SparkSession.active().sparkContext().hadoopConfiguration();
+  }
+
+  /** All columns of the load. */
+  StructType schema() {
+    return schema;
+  }
+
+  CaseInsensitiveStringMap options() {
+    return options;
+  }
+
+  Planner planner() {
+    return planner;
+  }
+
+  /** Hadoop's settings on the driver. */
+  Configuration hadoop() {
+    return hadoop;
+  }
+
+  /** Why the Python source must read; empty if the JVM does. */
+  synchronized String whyPython() {
+    decide();
+    return whyPython;
+  }
+
+  /** How the columns of the schema are read; null if the Python source must read. */
+  synchronized PlannedColumns columns() {
+    decide();
+    return columns;
+  }
+
+  /** What tasks read; planned at the first call. */
+  synchronized PlannedSplits splits() {
+    if (splits == null) {
+      splits = planner.splits(given(), schema);
+    }
+    return splits;
+  }
+
+  /** The options as they were given. */
+  Map<String, String> given() {
+    return options.asCaseSensitiveMap();
+  }
+
+  private void decide() {
+    if (columns != null || !whyPython.isEmpty()) {
+      return;
+    }
+    Planner.Columns found = planner.columns(given(), schema);
+    String why = found.whyPython();
+    if (why.isEmpty()) {
+      why = whyNotHere(found.columns());
+      if (!why.isEmpty() && found.columns().mustBeJvm()) {
+        throw new LogstoreException(
+            "OptionError",
+            "option 'reader' is jvm, and " + why + ": leave 'reader' out, and Python reads it");
+      }
+    }
+    whyPython = why;
+    columns = why.isEmpty() ? found.columns() : null;
+  }
+
+  private String whyNotHere(PlannedColumns found) {
+    for (String store : found.stores()) {
+      int colon = store.indexOf("://");
+      if (colon <= 0) {
+        continue;
+      }
+      String scheme = store.substring(0, colon);
+      if (store.indexOf('?', colon) >= 0 || store.indexOf('#', colon) >= 0) {
+        return "what the URI of a store says behind its path is for Python";
+      }
+      try {
+        FileSystem.getFileSystemClass(URI.create(scheme + ":///").getScheme(), hadoop);
+      } catch (IOException | IllegalArgumentException error) {
+        return "Hadoop has no file system here for " + scheme + "://";
+      }
+    }
+    return "";
+  }
+}

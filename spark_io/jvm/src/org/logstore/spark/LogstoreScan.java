@@ -1,0 +1,45 @@
+package org.logstore.spark;
+
+import java.util.Arrays;
+import java.util.stream.Collectors;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/** A batch read of some of the columns of a load, by the JVM. */
+final class LogstoreScan implements Scan {
+  private final Load load;
+  private final int[] kept;
+
+  /** The scan of the columns with these numbers. */
+  LogstoreScan(Load load, int[] kept) {
+    this.load = load;
+    this.kept = kept;
+  }
+
+  @Override
+  public String description() {
+    String columns =
+        Arrays.stream(readSchema().fieldNames()).collect(Collectors.joining(", ", "[", "]"));
+    String stores = String.join(", ", load.columns().shown());
+    return "logstore (read by the JVM) " + stores + " " + columns;
+  }
+
+  @Override
+  public StructType readSchema() {
+    StructField[] fields = load.schema().fields();
+    return new StructType(
+        Arrays.stream(kept).mapToObj(at -> fields[at]).toArray(StructField[]::new));
+  }
+
+  @Override
+  public Batch toBatch() {
+    return new LogstoreBatch(load, kept);
+  }
+
+  @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    return ColumnarSupportMode.SUPPORTED; // without a plan
+  }
+}

@@ -1,0 +1,45 @@
+package org.logstore.spark;
+
+import java.io.IOException;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.logstore.spark.columns.Rows;
+import org.logstore.spark.log.SplitEntries;
+
+/** Reads one split: the entries of the log, put into columns. A batch is good until the next. */
+final class SplitReader implements PartitionReader<ColumnarBatch> {
+  private final SplitEntries entries;
+  private final Rows rows;
+  private ColumnarBatch batch;
+  private boolean more = true;
+
+  SplitReader(SplitPartition partition, SplitReaderFactory how) {
+    rows = new Rows(how.columns(), how.mode(), partition.shown());
+    entries = new SplitEntries(partition.split(), how.failOnDataLoss(), how.hadoop().value());
+  }
+
+  @Override
+  public boolean next() throws IOException {
+    while (more) {
+      more = entries.fill(rows);
+      if (rows.rows() > 0) {
+        batch = rows.take();
+        if (batch.numRows() > 0) { // else all were malformed, and left out
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  @Override
+  public ColumnarBatch get() {
+    return batch;
+  }
+
+  @Override
+  public void close() throws IOException {
+    entries.close();
+    rows.close();
+  }
+}

@@ -1,0 +1,34 @@
+package org.logstore.spark;
+
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.util.SerializableConfiguration;
+import org.logstore.spark.columns.ColumnSpec;
+import org.logstore.spark.columns.Mode;
+
+/**
+ * Makes the readers of splits, in tasks.
+ *
+ * @param hadoop Hadoop's settings, for stores at URIs
+ */
+record SplitReaderFactory(
+    ColumnSpec[] columns, Mode mode, boolean failOnDataLoss, SerializableConfiguration hadoop)
+    implements PartitionReaderFactory {
+  @Override
+  public boolean supportColumnarReads(InputPartition partition) {
+    return true;
+  }
+
+  @Override
+  public PartitionReader<InternalRow> createReader(InputPartition partition) {
+    throw new UnsupportedOperationException("logstore is read in columns");
+  }
+
+  @Override
+  public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
+    return new SplitReader((SplitPartition) partition, this);
+  }
+}
