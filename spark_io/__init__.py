@@ -15,7 +15,6 @@ from logstore import __version__
 from logstore.errors import OptionError
 from logstore.spark_io import spark_jar, spark_log, spark_options
 from logstore.spark_io.spark_jar import jar
-from logstore.spark_io.spark_jar import jar
 
 __all__ = ["jar", "register"]
 

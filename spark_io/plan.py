@@ -28,10 +28,8 @@ from logstore import format as fmt
 from logstore.errors import Error, OptionError
 from logstore.scan.snapshot_file import Split
 from logstore.spark_io import planning, spark_columns, spark_log, spark_options
-from logstore.spark_io.source import LogstoreSource
-from logstore.spark_io.spark_columns import Column
+from logstore.spark_io.source import LogstoreSource, any_read
 from logstore.spark_io.spark_log import log
-from logstore.spark_io.spark_options import SourceOptions
 from logstore.store_path import shown
 
 Request: TypeAlias = dict[str, Any]
@@ -52,12 +50,14 @@ def schema(request: Request) -> Answer:
 
 
 def columns(request: Request) -> Answer:
-    """How the columns of ``schema`` are read by a batch, and which stores are."""
+    """How the columns of ``schema`` are read, and which stores are."""
     source, asked = _asked(request)
-    why = _why_python(source.given_for(asked))
+    given = source.given_for(asked)
+    why = _why_python(given)
     if why:
         return {"python": why}
-    options, wanted = _read(source, asked)
+    options = any_read(given)
+    wanted = spark_columns.columns(asked, options)
     return {
         "columns": [
             {
@@ -77,7 +77,9 @@ def columns(request: Request) -> Answer:
 def plan(request: Request) -> Answer:
     """The splits of a new plan of a batch with the columns of ``schema``, pinned. ``counting``: no
     value of them is read. ``exact``: the sum of ``entries`` is the number of rows."""
-    options, wanted = _read(*_asked(request))
+    source, asked = _asked(request)
+    options = source.parsed_read(asked)
+    wanted = spark_columns.columns(asked, options)
     fields = spark_columns.fields(wanted, options)
     hidden = spark_columns.hidden(wanted, options)
     counting = bool(request.get("counting")) and options.fail_on_loss
@@ -97,12 +99,6 @@ def _asked(request: Request) -> tuple[PlannedSource, Any]:
     from pyspark.sql.types import StructType
 
     return PlannedSource(request["options"]), StructType.fromJson(json.loads(request["schema"]))
-
-
-def _read(source: PlannedSource, asked: Any) -> tuple[SourceOptions, tuple[Column, ...]]:
-    """The options and columns of a batch, checked."""
-    options = source.parsed_read(asked)
-    return options, spark_columns.columns(asked, options)
 
 
 def _why_python(given: dict[str, str]) -> str:

@@ -72,10 +72,7 @@ class LogstoreSource(DataSource):
                 )
             planning.kept_schema(parsed)
             return tables.ddl(table, several=store_paths.several(self.given))
-        if spark_options.is_stream_read(self.given):
-            parsed = spark_options.parse_stream_read(self.given).source
-        else:
-            parsed = _parsed_read(self.given)
+        parsed = any_read(self.given)
         self._check_reader(parsed)
         return spark_columns.schema_of(
             planning.kept_schema(parsed),
@@ -165,6 +162,13 @@ def _needs_spark(version: str, doing: str) -> OptionError:
         f"{doing} by a streaming query needs pyspark {version} or later, and this is "
         f"{pyspark.__version__}: use a batch, or a newer Spark"
     )
+
+
+def any_read(given: dict[str, str]) -> SourceOptions:
+    """The options of a read of which it is not known yet whether it is a batch or a stream."""
+    if spark_options.is_stream_read(given):
+        return spark_options.parse_stream_read(given).source
+    return _parsed_read(given)
 
 
 def _parsed_read(given: dict[str, str]) -> SourceOptions:

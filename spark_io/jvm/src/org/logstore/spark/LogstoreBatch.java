@@ -35,10 +35,10 @@ final class LogstoreBatch implements Batch {
   @Override
   public PartitionReaderFactory createReaderFactory() {
     PlannedColumns planned = load.columns();
-    ColumnSpec[] columns =
-        Arrays.stream(kept).mapToObj(planned.columns()::get).toArray(ColumnSpec[]::new);
+    List<ColumnSpec> columns = Arrays.stream(kept).mapToObj(planned.columns()::get).toList();
     return new SplitReaderFactory(
-        columns,
+        columns.toArray(ColumnSpec[]::new),
+        planned.checkedBeside(columns).toArray(ColumnSpec[]::new),
         planned.mode(),
         planned.failOnDataLoss(),
         new SerializableConfiguration(load.hadoop()));

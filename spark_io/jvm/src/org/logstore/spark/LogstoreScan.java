@@ -4,13 +4,15 @@ import java.util.Arrays;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** A batch read of some of the columns of a load, by the JVM. */
+/** A read of some of the columns of a load, by the JVM. */
 final class LogstoreScan implements Scan {
   private final Load load;
   private final int[] kept;
+  private boolean isStream;
 
   /** The scan of the columns with these numbers. */
   LogstoreScan(Load load, int[] kept) {
@@ -39,7 +41,14 @@ final class LogstoreScan implements Scan {
   }
 
   @Override
+  public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    isStream = true;
+    return new PythonSource().scan(readSchema(), load.options()).toMicroBatchStream(checkpoint);
+  }
+
+  @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return ColumnarSupportMode.SUPPORTED; // without a plan
+    // Columns in any case, told without a plan; a stream is handed to Python, which gives rows.
+    return isStream ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
   }
 }

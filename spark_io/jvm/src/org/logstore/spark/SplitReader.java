@@ -14,7 +14,7 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
   private boolean more = true;
 
   SplitReader(SplitPartition partition, SplitReaderFactory how) {
-    rows = new Rows(how.columns(), how.mode(), partition.shown());
+    rows = new Rows(how.columns(), how.checked(), how.mode(), partition.shown());
     entries = new SplitEntries(partition.split(), how.failOnDataLoss(), how.hadoop().value());
   }
 
@@ -40,6 +40,8 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
   @Override
   public void close() throws IOException {
     entries.close();
-    rows.close();
+    if (batch != null) {
+      batch.close();
+    }
   }
 }

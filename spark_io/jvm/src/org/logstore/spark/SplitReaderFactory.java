@@ -12,10 +12,15 @@ import org.logstore.spark.columns.Mode;
 /**
  * Makes the readers of splits, in tasks.
  *
+ * @param checked columns that no query wants, whose values must be of their types
  * @param hadoop Hadoop's settings, for stores at URIs
  */
 record SplitReaderFactory(
-    ColumnSpec[] columns, Mode mode, boolean failOnDataLoss, SerializableConfiguration hadoop)
+    ColumnSpec[] columns,
+    ColumnSpec[] checked,
+    Mode mode,
+    boolean failOnDataLoss,
+    SerializableConfiguration hadoop)
     implements PartitionReaderFactory {
   @Override
   public boolean supportColumnarReads(InputPartition partition) {

@@ -9,6 +9,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.logstore.spark.LogstoreException;
 import org.logstore.spark.columns.ColumnSpec;
+import org.logstore.spark.columns.ColumnSpec.Kind;
 import org.logstore.spark.columns.Mode;
 
 /**
@@ -39,8 +40,7 @@ public record PlannedColumns(
       StructField field = schema.fields()[at];
       String kind = found.get(at).path("kind").asText("").toUpperCase(Locale.ROOT);
       byte[] name = found.get(at).path("field").asText("").getBytes(StandardCharsets.UTF_8);
-      columns.add(
-          new ColumnSpec(field.name(), ColumnSpec.Kind.valueOf(kind), name, field.dataType()));
+      columns.add(new ColumnSpec(field.name(), Kind.valueOf(kind), name, field.dataType()));
     }
     return new PlannedColumns(
         List.copyOf(columns),
@@ -49,6 +49,21 @@ public record PlannedColumns(
         answer.path("must_be_jvm").asBoolean(false),
         texts(answer.path("stores")),
         texts(answer.path("shown")));
+  }
+
+  /**
+   * The columns that must be checked beside those that a query reads, so that pruning changes no
+   * row: a value that is malformed drops a record, ends the query, or shows the record in the
+   * column for such.
+   */
+  public List<ColumnSpec> checkedBeside(List<ColumnSpec> wanted) {
+    boolean isShown = wanted.stream().anyMatch(each -> each.kind() == Kind.CORRUPT);
+    if (mode == Mode.PERMISSIVE && !isShown) {
+      return List.of();
+    }
+    return columns.stream()
+        .filter(each -> each.kind() == Kind.FIELD && !wanted.contains(each))
+        .toList();
   }
 
   private static List<String> texts(JsonNode array) {
