@@ -23,7 +23,7 @@ BENCH_SPARK = $(if $(filter-out --%,$(ARGS)),$(if $(filter spark planning transf
 TIMES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: test-asan help demo test test-full everything computing older pure-alone pure-beside test-alone test-beside test-quick test-for test-core test-pure lint types docs manual format bench instructions torture mutation env clean
+.PHONY: test-asan help demo test test-full everything computing older pure-alone pure-beside test-alone test-beside test-quick test-for test-core test-pure lint types docs manual format bench instructions torture mutation env jar clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,8 @@ everything:
 	@rm -rf "$(LOGSTORE_STAGES)"
 	@$(ENV) lint test demo docs
 	@$(MAKE) --no-print-directory lint
+	@if command -v javac >/dev/null; then $(MAKE) --no-print-directory jar; \
+		else echo "There is no javac: tests of Spark's reader in the JVM are skipped."; fi
 	@code=0; \
 		$(MAKE) --no-print-directory -k -j 2 --output-sync=target computing test-alone || code=1; \
 		$(MAKE) --no-print-directory -k test-beside test-pure || code=1; \
@@ -112,7 +114,11 @@ mutation: ## break the product at one place at a time: do the tests notice? It g
 env: ## make the environment without Spark, and print where it is
 	@$(ENV) lint test
 
+jar: ## Spark's reader in the JVM, spark_io/jvm/logstore-spark.jar; needs a JDK (javac)
+	@$(ENV) older -- python .ci/spark_jar.py
+
 clean: ## remove the environment and everything else that was made
 	rm -rf build dist *.egg-info .coverage htmlcov .hypothesis .pytest_cache .mypy_cache .ruff_cache
 	rm -f $(foreach folder,logstore/codec logstore/engine/lane logstore/engine/reading,$(folder)/native.c $(folder)/*.so)
+	rm -f spark_io/jvm/logstore-spark.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
