@@ -31,7 +31,7 @@ def fill(path: Path) -> None:
         rows = ({"n": n, "v": f"{n}.5", "d": f"{n}.25", "name": f"é{n}"} for n in range(400))
         store["laps"].add_many((row | {"bad": row["n"]} for row in rows), batch=30)
         store["laps"].add({"bad": "no number", "other": ""})
-        store["laps"].delete(store["laps"].first().id)  # type: ignore[union-attr]
+        store["laps"].delete(store["laps"].first.id)  # type: ignore[union-attr]
         store["pits"].add_many(({"n": n} for n in range(10)), batch=3)
 
 
