@@ -90,7 +90,10 @@ final class DecimalText extends LongText {
     if (zeros < 0 || size < (hasPoint ? 2 : 1)) {
       return false;
     }
-    for (; zeros > 0 && found <= most; zeros--) {
+    for (; zeros > 0; zeros--) {
+      if (found > most / 10) {
+        return false;
+      }
       found *= 10;
     }
     put(negative ? -found : found);

@@ -11,8 +11,10 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HexFormat;
+import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.types.ArrayType;
@@ -43,19 +45,19 @@ public final class TextsProgram {
     DataInputStream in = new DataInputStream(new BufferedInputStream(System.in, 1 << 16));
     DataOutputStream out = new DataOutputStream(new BufferedOutputStream(System.out, 1 << 16));
     for (int kind = in.read(); kind >= 0; kind = in.read()) {
-      if (kind == 'T') {
-        answerTexts(in, out);
-      } else {
-        byte[] answer = JSON.writeValueAsBytes(rows(JSON.readTree(in.readNBytes(in.readInt()))));
-        out.writeInt(answer.length);
-        out.write(answer);
-      }
+      byte[] answer =
+          kind == 'T'
+              ? texts(in)
+              : JSON.writeValueAsBytes(rows(JSON.readTree(in.readNBytes(in.readInt()))));
+      out.writeInt(answer.length);
+      out.write(answer);
       out.flush();
     }
   }
 
   /** Of each text whether it is null (0), a value (1), or malformed (2), and the value. */
-  private static void answerTexts(DataInputStream in, DataOutputStream out) throws IOException {
+  private static byte[] texts(DataInputStream in) throws IOException {
+    List<String> answers = new ArrayList<>();
     DataType type = DataType.fromDDL(in.readUTF());
     Column column = Columns.of(type);
     column.grow(1);
@@ -66,10 +68,9 @@ public final class TextsProgram {
       if (number != null && !answer(column, type, text, true).equals(found)) {
         found = "the number " + number + " is not what its text is";
       }
-      byte[] answer = found.getBytes(StandardCharsets.UTF_8);
-      out.writeInt(answer.length);
-      out.write(answer);
+      answers.add(found);
     }
+    return JSON.writeValueAsBytes(answers);
   }
 
   private static String answer(Column column, DataType type, byte[] text, boolean asNumber) {
