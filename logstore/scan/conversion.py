@@ -15,6 +15,7 @@ becomes text, and that text the same time; a time outside of the years 1 to 9999
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from functools import partial
@@ -24,7 +25,7 @@ from logstore.codec import codec
 from logstore.errors import UsageError
 from logstore.scan.record_batches import ColumnSource
 from logstore.scan.scan_columns import Target, source_of
-from logstore.schema.column_types import TIMESTAMP
+from logstore.schema.column_types import DECIMAL_DIGITS_MAX, TIMESTAMP
 
 Decode = Callable[[bytes], Any]
 
@@ -191,6 +192,8 @@ def converter(target: Any) -> Callable[[Any], Any]:
         return partial(parsed_times, target=target)
     if pa.types.is_time64(target):
         return partial(_times_of_day, target=target)
+    if pa.types.is_decimal128(target):
+        return partial(_decimals, target=target)
     return lambda array: array.cast(target)
 
 
@@ -330,6 +333,52 @@ def _times_of_day(array: Any, target: Any) -> Any:
 
     moments = pc.binary_join_element_wise("1970-01-01", array, " ")
     return moments.cast(pa.timestamp(target.unit)).cast(target)
+
+
+_DECIMAL = re.compile(r"([+-]?)([0-9]*)(\.?)([0-9]*)(?:[eE]([+-]?)([0-9]+))?")
+_EXPONENT_DIGITS_MAX = 10  # a larger exponent has no text with so many digits
+
+
+def _decimals(array: Any, target: Any) -> Any:
+    """A text array as decimals. Texts of more digits than the type has, and those with an exponent,
+    are written as Arrow can read them first: of these it makes other numbers (its own wrap around
+    at 128 bits), or reads outside of its tables."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    digits = DECIMAL_DIGITS_MAX - target.scale
+    longest = pc.max(pc.binary_length(array)).as_py() or 0
+    if longest <= digits and not any(
+        pc.any(pc.match_substring(array, each)).as_py() for each in "eE"
+    ):
+        return array.cast(target)
+    pattern = rf"^[+-]?0*\d{{0,{digits}}}(\.\d{{0,{target.scale}}})?$"
+    is_plain = pc.fill_null(pc.match_substring_regex(array, pattern), True)
+    if not pc.all(is_plain).as_py():
+        others = array.filter(pc.invert(is_plain)).to_pylist()
+        plain = pa.array([_plain_decimal(each, target) for each in others], array.type)
+        array = pc.replace_with_mask(array, pc.invert(is_plain), plain)
+    return array.cast(target)
+
+
+def _plain_decimal(text: str, target: Any) -> str:
+    """The text of a decimal number with as many digits behind the point as its type has."""
+    import pyarrow as pa
+
+    found = _DECIMAL.fullmatch(text)
+    if found is None or not (found[2] or found[4]):
+        raise pa.ArrowInvalid("no decimal number")
+    digits = (found[2] + found[4]).lstrip("0")
+    significant = digits.rstrip("0")
+    exponent = int((found[6] or "0").lstrip("0")[:_EXPONENT_DIGITS_MAX] or "0")
+    power = len(digits) - len(significant) - len(found[4])
+    power += -exponent if found[5] == "-" else exponent
+    zeros = power + target.scale
+    if significant and (zeros < 0 or len(significant) + zeros > target.precision):
+        raise pa.ArrowInvalid("the number has more digits than its type")
+    unscaled = (significant + "0" * zeros if significant else "").zfill(target.scale + 1)
+    point = len(unscaled) - target.scale
+    return f"{found[1]}{unscaled[:point]}.{unscaled[point:]}"
 
 
 def _cut_digits(array: Any, digits: int) -> Any:

@@ -14,8 +14,8 @@ import pytest
 
 from logstore.api.store import Store
 from logstore.codec import ARROW_COLUMNS
-from logstore.errors import OptionError
-from logstore.scan import scan_columns, split_reads
+from logstore.errors import OptionError, UsageError
+from logstore.scan import conversion, scan_columns, split_reads
 from logstore.scan.record_batches import Gather
 from tests import seeds
 from tests.scan.scanned_stores import make_plan, make_store
@@ -185,3 +185,31 @@ def test_names_are_folded_as_java_does() -> None:
     for one, other in (("\u0130", "i"), ("\u0131", "I"), ("\u017f", "s"), ("\u00c4", "\u00e4")):
         assert scan_columns.folded(one) == scan_columns.folded(other)
     assert scan_columns.folded("stra\u00dfe") != scan_columns.folded("strasse")
+
+
+EXACT: list[tuple[str, int, int, str | None]] = [
+    ("1e2", 5, 2, "100.00"),
+    ("1.2300000000000000000000000000000000000000", 5, 2, "1.23"),
+    ("-.5E+1", 5, 2, "-5.00"),
+    ("0e-2147483647", 5, 2, "0.00"),
+    ("1e-2147483647", 5, 2, None),  # Arrow ends the process
+    ("1e9999999999999999", 5, 2, None),
+    ("340282366920938463463374607431768211457", 5, 2, None),  # 2**128 + 1, which is 1 to Arrow
+    ("4e38", 38, 0, None),
+    ("12345678901234567890123456789", 38, 10, None),
+    ("1e0x2", 5, 2, None),
+    ("1e", 5, 2, None),
+    (".", 5, 2, None),
+]
+
+
+@pytest.mark.parametrize(("text", "precision", "scale", "wanted"), EXACT)
+def test_a_decimal_is_what_its_text_says_or_null(
+    text: str, precision: int, scale: int, wanted: str | None
+) -> None:
+    kind = pa.decimal128(precision, scale)
+    found = conversion.cast(pa.array(["7", text, None, ""]), kind, "x", strict=False)
+    made = None if wanted is None else Decimal(wanted)
+    assert found.to_pylist() == [Decimal(7).quantize(Decimal(1).scaleb(-scale)), made, None, None]
+    with pytest.raises(UsageError, match="a value of field 'x' is no decimal"):
+        conversion.cast(pa.array(["7", "!"]), kind, "x", strict=True)
