@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -22,7 +23,7 @@ from tests.spark import conftest
 
 TYPED = "n int, v double, d decimal(6,2), name string, bad int, ts timestamp, id string"
 FAKE = '#!/bin/sh\necho \'{"version":"9.9","format":3}\'\nexec cat >/dev/null\n'
-RUBBISH = "#!/bin/sh\necho 'hello there'\necho 'and why' >&2\nexec cat >/dev/null\n"
+RUBBISH = "#!/bin/sh\necho 'and why' >&2\necho 'hello there'\nexec cat >/dev/null\n"
 
 
 def fill(path: Path) -> None:
@@ -262,14 +263,12 @@ CHECKS: dict[str, tuple[Callable[[Driver], Any], ...]] = {
 
 def main(folder: str, how: str) -> None:
     """Make the stores, and ask."""
-    from pyspark.sql import SparkSession
-
     from logstore.spark_io import jar, register
 
     path = Path(folder)
     fill(path)
     if how == "start":
-        SparkSession.builder.config("spark.jars", jar())
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {shlex.quote(jar())} pyspark-shell"
     spark = next(conftest.spark.__wrapped__())  # type: ignore[attr-defined]
     if how == "added":
         register(spark, reader="jvm")

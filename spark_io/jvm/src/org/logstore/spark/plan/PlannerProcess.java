@@ -108,11 +108,12 @@ final class PlannerProcess {
             "did not answer within "
                 + limit.toSeconds()
                 + " s: see what holds it up, or give it longer by "
-                + Planner.TIMEOUT);
+                + Planner.TIMEOUT,
+            "");
       }
       if (line == END) {
         answers.add(END); // for whoever asks next
-        throw failed("ended" + exitCode());
+        throw failed("ended" + exitCode(), ": " + PlannerPython.ADVICE);
       }
       JsonNode found = parsed(line);
       long number = found.path("id").asLong(0);
@@ -120,7 +121,7 @@ final class PlannerProcess {
         return found;
       }
       if (number > id || number <= 0) {
-        throw failed("gave an answer that nobody asked for");
+        throw failed("gave an answer that nobody asked for", ": " + PlannerPython.ADVICE);
       }
       // The answer to an older request, whose thread was interrupted.
     }
@@ -135,10 +136,10 @@ final class PlannerProcess {
     } catch (IOException error) {
       // told below
     }
-    throw failed("gave an answer that is no JSON object");
+    throw failed("gave an answer that is no JSON object", ": " + PlannerPython.ADVICE);
   }
 
-  private LogstoreException failed(String how) {
+  private LogstoreException failed(String how, String advice) {
     end();
     try {
       process.waitFor(5, TimeUnit.SECONDS);
@@ -156,8 +157,7 @@ final class PlannerProcess {
             + command
             + ") "
             + how
-            + ". "
-            + PlannerPython.ADVICE
+            + advice
             + "; the next query starts another one."
             + (last.isEmpty() ? "" : " It said last:\n" + last));
   }

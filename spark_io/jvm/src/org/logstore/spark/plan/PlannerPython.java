@@ -19,7 +19,7 @@ final class PlannerPython {
   static final String PYTHON = "spark.logstore.python";
 
   static final String ADVICE =
-      "It must be a Python with logstore and its extra 'spark': see that it is, or name another"
+      "it must be a Python with logstore and its extra 'spark': see that it is, or name another"
           + " one as "
           + PYTHON;
 
