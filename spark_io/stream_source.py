@@ -1,20 +1,15 @@
-"""The streaming source: ``spark.readStream.format("logstore")``.
+"""The streaming source in Python: ``spark.readStream.format("logstore")``.
 
-Offsets go to the query's checkpoint as JSON: for each stream the last ID that was read, how many
-entries had been added up to it, and the stream's number. A batch is what lies between two offsets.
-So a batch that is repeated has the same entries, and a query that is started again goes on where it
-stopped.
+`stream_query` has offsets, plans and pins; this module has Spark's names for them, some of which
+came with Spark 4.2, and the reading in tasks.
 
-Invariants: as of ``source``. The end of a query's first batch also holds the offsets at which that
-batch begins. Spark asks for the beginning again when it repeats the first batch, and "latest" would
-be another offset by then. The end of a batch in which a stream is first read holds that stream's
-beginning, too: entries from there on may not be lost.
+Invariants: as of ``source``, and of ``stream_query``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -25,29 +20,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from logstore.ids import StreamID, parse_id
 from logstore.spark_io import spark_columns, split_tasks
 from logstore.spark_io.spark_options import StreamOptions
 from logstore.spark_io.split_tasks import SplitPartition
-
-if TYPE_CHECKING:
-    from logstore.spark_io.tailing import Offsets
-
-_STREAMS, _FROM, _INITIAL = "streams", "from", "initial"
-
-
-def _packed(offsets: Offsets) -> dict[str, list[Any]]:
-    return {
-        name: [str(each.last), each.added, each.number] for name, each in sorted(offsets.items())
-    }
-
-
-def _unpacked(found: dict[str, list[Any]]) -> Offsets:
-    from logstore.spark_io.tailing import Offset
-
-    return {
-        name: Offset(StreamID(*parse_id(each[0])), *each[1:]) for name, each in found.items()
-    }  # an older checkpoint has no numbers
+from logstore.spark_io.stream_query import StreamQuery
 
 
 class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -58,20 +34,12 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         self.options = options
         self.wanted = wanted
-        self.cores = cores
-        self._target: Offsets | None = None
-        self._ends: Offsets | None = None  # of the streams, as the last batch found them
-        self._held: list[tuple[str, list[str]]] = []  # for each batch its end, and its pins
-        self._published: Offsets = {}  # what the group of the query's progress was set to
+        self.query = StreamQuery(options, cores)
 
     # -- on the driver's side -----------------------------------------------------------------
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names)
         """Where a new query begins."""
-        if self.options.start is not None and not self.options.starts:
-            return {_INITIAL: True, _STREAMS: {}}
-        from logstore.spark_io import tailing
-
-        return {_INITIAL: True, _STREAMS: _packed(tailing.begin(self.options))}
+        return self.query.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The limit of a batch, by the options."""
@@ -83,82 +51,27 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read up to the entries that there are now."""
-        from logstore.spark_io import tailing
-
-        # What is not there is told by the next batch, which knows whether it was.
-        self._target = tailing.ends(self.options, gone=self.options.source.streams)
+        self.query.prepare_for_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; ``start`` if there is nothing new."""
-        from logstore.spark_io import tailing
-
-        rows = size = 0
-        if not isinstance(limit, ReadAllAvailable):
-            rows, size = self.options.max_rows, self.options.max_bytes
-        before = _unpacked(start[_STREAMS])
-        self._publish(before)  # Spark asks only after the batch up to there is done
-        found, begun, self._ends = tailing.latest(
-            self.options,
-            before,
-            self._target,
-            rows,
-            size,
-            new=_INITIAL in start,
-            warn=self._ends is None,
-        )
-        if found == before:
-            return start
-        end: dict[str, Any] = {_STREAMS: _packed(found)}
-        if start.get(_INITIAL):
-            begun = before | begun
-        if begun:
-            end[_FROM] = _packed(begun)
-        return end
+        return self.query.latest(start, limited=not isinstance(limit, ReadAllAvailable))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Where the streams ended when the last batch was looked for, for the progress of the
-        query. They are not looked at again, as Spark asks in each trigger."""
-        return None if self._ends is None else {_STREAMS: _packed(self._ends)}
+        """Where the streams ended when the last batch was looked for."""
+        return self.query.reported()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The splits of a batch, pinned until it is committed."""
-        from logstore.spark_io import tailing
-
-        known = {} if start.get(_INITIAL) and _FROM in end else start[_STREAMS]
-        began = _unpacked(known | end.get(_FROM, {}))
-        splits, held = tailing.splits(self.options, began, _unpacked(end[_STREAMS]), self.cores)
-        self._held.append((repr(end[_STREAMS]), held))
-        return [SplitPartition(split) for split in splits]
+        return [SplitPartition(split) for split in self.query.splits(start, end)]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Release the pins of the batch that ends there, and of all before it."""
-        from logstore.spark_io import tailing
-
-        ends = [each for each, _ in self._held]
-        if repr(end[_STREAMS]) in ends:
-            done = len(ends) - ends[::-1].index(repr(end[_STREAMS]))
-            for _, held in self._held[:done]:
-                tailing.release(self.options.source.path, held)
-            del self._held[:done]
-
-        self._publish(_unpacked(end[_STREAMS]))
-
-    def _publish(self, done: Offsets) -> None:
-        """Publish the progress of the query, if the options ask for it and there is some."""
-        news = {name: each for name, each in done.items() if self._published.get(name) != each}
-        if self.options.progress_group and news:
-            from logstore.spark_io import tailing
-
-            tailing.publish_progress(self.options, news)
-            self._published |= news
+        self.query.commit(end)
 
     def stop(self) -> None:
         """Release all pins at the end of the query."""
-        from logstore.spark_io import tailing
-
-        for _, held in self._held:
-            tailing.release(self.options.source.path, held)
-        self._held = []
+        self.query.stop()
 
     # -- in tasks -----------------------------------------------------------------------------
     def read(self, partition: InputPartition) -> Iterator[Any]:
