@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.scan.scanned_stores import make_store
 from tests.spark.conftest import SCRATCH
 from tests.spark.jars import require_jar
+from tests.spark.tables import source_of
 
 ROOT = SCRATCH.parent.parent
 NEWEST, OLDEST = "newest", "oldest"
@@ -144,3 +146,18 @@ def test_without_the_jar_the_option_says_how_to_get_it(tmp_path: Path) -> None:
     assert (auto, python) == (str(ROWS), str(ROWS))
     assert "OptionError: option 'reader' is jvm" in error
     assert "spark.jars" in error
+
+
+def test_a_line_of_the_log_says_that_python_reads_for_want_of_a_jar(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed: make test installs it")
+    with make_store(tmp_path / "store") as store:
+        store["x"].add({"n": 1})
+    caplog.set_level("INFO", "logstore.spark")
+    for reader, lines in (("auto", 1), ("python", 0)):
+        caplog.clear()
+        source = source_of(tmp_path / "store", stream="x", reader=reader)
+        source.reader(source.schema())
+        told = [each for each in caplog.messages if "the reader in the JVM is not there" in each]
+        assert len(told) == lines
