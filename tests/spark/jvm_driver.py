@@ -145,7 +145,8 @@ class Driver:
         found.append(self.load(**into).count())
         using = f"USING logstore OPTIONS (path '{path}', stream 'to')"
         spark.sql(f"CREATE TABLE jvm_to {using}")
-        spark.sql("INSERT INTO jvm_to (id, fields) VALUES ('9999999999999-0', map('n', '7'))")
+        row = "'to', '9999999999999-0', 9999999999999L, 0L, null, map('n', '7'), null, null"
+        spark.sql(f"INSERT INTO jvm_to SELECT {row}")
         found.append(spark.sql("SELECT count(*), max(fields['n']) FROM jvm_to").first()[0])
         found.append("read by the JVM" in self.plan(spark.table("jvm_to")))
         spark.sql("DROP TABLE jvm_to")

@@ -2,7 +2,9 @@ package org.logstore.spark;
 
 import java.io.IOException;
 import java.net.URI;
+import java.net.URISyntaxException;
 import java.util.Map;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.spark.sql.SparkSession;
@@ -18,6 +20,9 @@ import org.logstore.spark.plan.Planner;
  * <p>The planner is asked when something is needed, and once.
  */
 final class Load {
+  /** Schemes of Hadoop whose files cannot be read from a position on. */
+  private static final Set<String> WITHOUT_POSITIONS = Set.of("ftp", "http", "https");
+
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
   private final Planner planner = Planner.ofSession();
@@ -95,22 +100,37 @@ final class Load {
     columns = why.isEmpty() ? found.columns() : null;
   }
 
+  /** Why the JVM cannot read the stores; empty if it can. */
   private String whyNotHere(PlannedColumns found) {
     for (String store : found.stores()) {
-      int colon = store.indexOf("://");
-      if (colon <= 0) {
-        continue;
-      }
-      String scheme = store.substring(0, colon);
-      if (store.indexOf('?', colon) >= 0 || store.indexOf('#', colon) >= 0) {
-        return "what the URI of a store says behind its path is for Python";
-      }
-      try {
-        FileSystem.getFileSystemClass(URI.create(scheme + ":///").getScheme(), hadoop);
-      } catch (IOException | IllegalArgumentException error) {
-        return "Hadoop has no file system here for " + scheme + "://";
+      if (store.contains("://")) {
+        String why;
+        try {
+          why = whyNotAt(new URI(store));
+        } catch (URISyntaxException error) {
+          why = "a URI is none to Java";
+        }
+        if (!why.isEmpty()) {
+          return why;
+        }
       }
     }
     return "";
+  }
+
+  private String whyNotAt(URI store) {
+    if (store.getRawQuery() != null || store.getRawUserInfo() != null) {
+      return "a URI says more than where the store is, which Python understands";
+    }
+    String scheme = String.valueOf(store.getScheme());
+    try {
+      if (!WITHOUT_POSITIONS.contains(scheme)) {
+        FileSystem.getFileSystemClass(scheme, hadoop);
+        return "";
+      }
+    } catch (IOException error) {
+      // told below
+    }
+    return "Hadoop has no file system here for " + scheme + "://";
   }
 }

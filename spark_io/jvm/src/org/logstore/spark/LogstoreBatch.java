@@ -1,7 +1,7 @@
 package org.logstore.spark;
 
-import java.util.Arrays;
 import java.util.List;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -11,16 +11,14 @@ import org.logstore.spark.log.Split;
 import org.logstore.spark.plan.PlannedColumns;
 import org.logstore.spark.plan.PlannedSplits;
 
-/** The tasks of a batch read. */
-final class LogstoreBatch implements Batch {
-  private final Load load;
-  private final int[] kept;
-
-  LogstoreBatch(Load load, int[] kept) {
-    this.load = load;
-    this.kept = kept;
-  }
-
+/**
+ * The tasks of a batch read.
+ *
+ * <p>Two that read the same columns of the same load are equal: Spark then reads them once.
+ *
+ * @param kept the numbers of the columns
+ */
+record LogstoreBatch(Load load, List<Integer> kept) implements Batch {
   @Override
   public InputPartition[] planInputPartitions() {
     PlannedSplits planned = load.splits();
@@ -35,12 +33,14 @@ final class LogstoreBatch implements Batch {
   @Override
   public PartitionReaderFactory createReaderFactory() {
     PlannedColumns planned = load.columns();
-    List<ColumnSpec> columns = Arrays.stream(kept).mapToObj(planned.columns()::get).toList();
+    List<ColumnSpec> columns = kept.stream().map(planned.columns()::get).toList();
+    boolean isRemote = planned.stores().stream().anyMatch(each -> each.contains("://"));
     return new SplitReaderFactory(
         columns.toArray(ColumnSpec[]::new),
         planned.checkedBeside(columns).toArray(ColumnSpec[]::new),
         planned.mode(),
         planned.failOnDataLoss(),
-        new SerializableConfiguration(load.hadoop()));
+        // Hadoop's settings are large: they go to tasks that need them.
+        new SerializableConfiguration(isRemote ? load.hadoop() : new Configuration(false)));
   }
 }

@@ -1,6 +1,7 @@
 package org.logstore.spark;
 
 import java.util.Arrays;
+import java.util.List;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
@@ -11,11 +12,11 @@ import org.apache.spark.sql.types.StructType;
 /** A read of some of the columns of a load, by the JVM. */
 final class LogstoreScan implements Scan {
   private final Load load;
-  private final int[] kept;
+  private final List<Integer> kept;
   private boolean isStream;
 
   /** The scan of the columns with these numbers. */
-  LogstoreScan(Load load, int[] kept) {
+  LogstoreScan(Load load, List<Integer> kept) {
     this.load = load;
     this.kept = kept;
   }
@@ -31,8 +32,7 @@ final class LogstoreScan implements Scan {
   @Override
   public StructType readSchema() {
     StructField[] fields = load.schema().fields();
-    return new StructType(
-        Arrays.stream(kept).mapToObj(at -> fields[at]).toArray(StructField[]::new));
+    return new StructType(kept.stream().map(at -> fields[at]).toArray(StructField[]::new));
   }
 
   @Override

@@ -1,6 +1,7 @@
 package org.logstore.spark;
 
 import java.util.Arrays;
+import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.stream.IntStream;
@@ -36,8 +37,11 @@ final class LogstoreScanBuilder implements ScanBuilder, SupportsPushDownRequired
       return new PythonScan(load, why);
     }
     String[] names = load.schema().fieldNames();
-    int[] kept =
-        IntStream.range(0, names.length).filter(at -> required.contains(names[at])).toArray();
+    List<Integer> kept =
+        IntStream.range(0, names.length)
+            .filter(at -> required.contains(names[at]))
+            .boxed()
+            .toList();
     return new LogstoreScan(load, kept);
   }
 }

@@ -73,7 +73,7 @@ final class PlannerProcess {
   }
 
   void end() {
-    process.destroyForcibly();
+    process.toHandle().destroyForcibly(); // the other one closes what it has said
   }
 
   /** The first line, which it says by itself. */
