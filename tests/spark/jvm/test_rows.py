@@ -145,7 +145,7 @@ def check(
     assert found.get("error", "") == error
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     wanted=SOME,
     less=st.sampled_from((0, 0, 0, 1, 2)),
@@ -158,7 +158,7 @@ def test_rows_of_random_entries(
     check(texts_process, wanted, max(0, len(wanted) - less), mode, nodes)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     wanted=SOME,
     entries=SAME | st.lists(WIDE, min_size=1, max_size=3),
@@ -171,7 +171,7 @@ def test_whole_entries(
 
 def test_every_column_of_a_large_batch(texts_process: TextsProcess) -> None:
     """The arrays grow, and become small again for the batches behind."""
-    entries = [(n, n % 7, [(b"a", b"%d" % n), (b"b", b"x" * (n % 50))]) for n in range(20_000)]
+    entries = [(n, n % 7, [(b"a", b"%d" % n), (b"b", b"x" * (n % 50))]) for n in range(9_000)]
     nodes = [(b"laps", entries, False, True), (b"pits", entries[:9], False, True)]
     seen = {each.name: each for each in COLUMNS}
     check(texts_process, list(seen.values()), len(seen), "PERMISSIVE", [*nodes, *nodes])

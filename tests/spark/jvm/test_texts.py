@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import pytest
 from hypothesis import example, given, settings
@@ -63,7 +64,7 @@ def test_many_texts(texts_process: TextsProcess, kind: str) -> None:
     number = seed()
     print(f"LOGSTORE_SEED={number}")
     source = random.Random(number)
-    texts = list({drawn(source): None for _ in range(6000)})
+    texts = list({drawn(source): None for _ in range(2500)})
     for at in range(0, len(texts), 500):
         check(texts_process, kind, [*map(str.encode, WHOLE_TEXTS), *texts[at : at + 500]])
 
@@ -82,9 +83,24 @@ def test_near_texts(texts_process: TextsProcess, kind: str, texts: list[bytes]) 
 
 
 @pytest.mark.parametrize("kind", FLOATING)
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(values=st.lists(st.floats(allow_nan=False), max_size=50))
 def test_floats_as_python_writes_them(
     texts_process: TextsProcess, kind: str, values: list[float]
 ) -> None:
     check(texts_process, kind, [repr(each).encode() for each in values])
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+def test_numbers_near_the_middle_of_two(texts_process: TextsProcess, kind: str) -> None:
+    """Cut after 15 to 19 digits, and with all of them."""
+    number = seed()
+    print(f"LOGSTORE_SEED={number}")
+    source = random.Random(number)
+    texts: list[bytes] = []
+    for _ in range(1500):
+        mantissa = source.getrandbits(25 if kind == "float" else 54) | 1
+        middle = Decimal(mantissa) * Decimal(2) ** source.randrange(-90, 60)
+        short = f"{middle:.{source.randrange(14, 19)}e}"
+        texts += [f"{middle:f}".encode(), short.encode(), f"{Decimal(short):f}".encode()]
+    check(texts_process, kind, texts)
