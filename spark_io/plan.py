@@ -30,6 +30,7 @@ from logstore.scan.snapshot_file import Split
 from logstore.spark_io import planning, spark_columns, spark_log, spark_options
 from logstore.spark_io.source import LogstoreSource, any_read
 from logstore.spark_io.spark_log import log
+from logstore.spark_io.stream_query import StreamQuery
 from logstore.store_path import shown
 
 Request: TypeAlias = dict[str, Any]
@@ -87,10 +88,79 @@ def plan(request: Request) -> Answer:
     return {"splits": [_split(each) for each in made.splits], "exact": made.exact}
 
 
+# -- streaming queries --------------------------------------------------------------------------
+_queries: dict[str, StreamQuery] = {}
+
+
+def stream(request: Request) -> Answer:
+    """Begin the streaming query that is called ``query`` from now on. ``initial``: where it begins
+    if it is new; ``max_rows`` and ``max_bytes`` of a batch, 0: no limit."""
+    options = spark_options.parse_stream_read(PlannedSource(request["options"]).given)
+    query = StreamQuery(options, request["cores"])
+    _queries[request["query"]] = query
+    return {"max_rows": options.max_rows, "max_bytes": options.max_bytes}
+
+
+def initial(request: Request) -> Answer:
+    """Where a new query begins: an ``offset``, as JSON that Spark keeps as it is."""
+    return {"offset": json.dumps(_query(request).initial())}
+
+
+def available_now(request: Request) -> Answer:
+    """Read up to the entries that there are now."""
+    _query(request).prepare_for_available_now()
+    return {}
+
+
+def latest(request: Request) -> Answer:
+    """The ``offset`` at which the batch from ``start`` on ends, and where the streams end now."""
+    query = _query(request)
+    end = query.latest(json.loads(request["start"]), limited=request["limited"])
+    ends = query.reported()
+    return {"offset": json.dumps(end), "ends": None if ends is None else json.dumps(ends)}
+
+
+def batch(request: Request) -> Answer:
+    """The splits of the batch from ``start`` to ``end``, pinned until it is committed."""
+    start, end = json.loads(request["start"]), json.loads(request["end"])
+    return {"splits": [_split(each) for each in _query(request).splits(start, end)]}
+
+
+def commit(request: Request) -> Answer:
+    """The batch that ends at ``end`` is done, and all before it."""
+    _query(request).commit(json.loads(request["end"]))
+    return {}
+
+
+def stop(request: Request) -> Answer:
+    """The query ends; nothing is wrong if it is not known."""
+    query = _queries.pop(request["query"], None)
+    if query is not None:
+        query.stop()
+    return {}
+
+
+def _query(request: Request) -> StreamQuery:
+    found = _queries.get(request["query"])
+    if found is None:
+        raise OptionError(
+            "the process that planned this streaming query ended, and another one has taken its "
+            "place: start the query again, it goes on from its checkpoint"
+        )
+    return found
+
+
 KINDS: dict[str, Callable[[Request], Answer]] = {
     "schema": schema,
     "columns": columns,
     "plan": plan,
+    "stream": stream,
+    "initial": initial,
+    "available now": available_now,
+    "latest": latest,
+    "batch": batch,
+    "commit": commit,
+    "stop": stop,
 }
 
 

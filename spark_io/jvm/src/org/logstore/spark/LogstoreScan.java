@@ -4,16 +4,17 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.logstore.spark.plan.PlannedStream;
 
 /** A read of some of the columns of a load, by the JVM. */
 final class LogstoreScan implements Scan {
   private final Load load;
   private final List<Integer> kept;
-  private boolean isStream;
 
   /** The scan of the columns with these numbers. */
   LogstoreScan(Load load, List<Integer> kept) {
@@ -42,13 +43,16 @@ final class LogstoreScan implements Scan {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
-    isStream = true;
-    return new PythonSource().scan(readSchema(), load.options()).toMicroBatchStream(checkpoint);
+    return new LogstoreStream(this, new PlannedStream(load.planner(), load.given()));
+  }
+
+  /** What reads a split of it. */
+  PartitionReaderFactory readerFactory() {
+    return SplitReaderFactory.of(load, kept);
   }
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    // Columns in any case, told without a plan; a stream is handed to Python, which gives rows.
-    return isStream ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
+    return ColumnarSupportMode.SUPPORTED; // told without a plan
   }
 }

@@ -1,5 +1,7 @@
 package org.logstore.spark;
 
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -8,6 +10,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.util.SerializableConfiguration;
 import org.logstore.spark.columns.ColumnSpec;
 import org.logstore.spark.columns.Mode;
+import org.logstore.spark.plan.PlannedColumns;
 
 /**
  * Makes the readers of splits, in tasks.
@@ -22,6 +25,24 @@ record SplitReaderFactory(
     boolean failOnDataLoss,
     SerializableConfiguration hadoop)
     implements PartitionReaderFactory {
+  /**
+   * For the tasks of a load.
+   *
+   * @param kept the numbers of the columns that are read
+   */
+  static SplitReaderFactory of(Load load, List<Integer> kept) {
+    PlannedColumns planned = load.columns();
+    List<ColumnSpec> columns = kept.stream().map(planned.columns()::get).toList();
+    boolean isRemote = planned.stores().stream().anyMatch(each -> each.contains("://"));
+    return new SplitReaderFactory(
+        columns.toArray(ColumnSpec[]::new),
+        planned.checkedBeside(columns).toArray(ColumnSpec[]::new),
+        planned.mode(),
+        planned.failOnDataLoss(),
+        // Hadoop's settings are large: they go to tasks that need them.
+        new SerializableConfiguration(isRemote ? load.hadoop() : new Configuration(false)));
+  }
+
   @Override
   public boolean supportColumnarReads(InputPartition partition) {
     return true;
