@@ -1,1 +1,1 @@
-"""Tests of the reader in the JVM (spark_io/jvm) without a Spark session."""
+"""Tests of the parts of the reader in the JVM, each by a Java program that pytest drives."""

@@ -31,10 +31,10 @@ final class PairsColumn extends Column {
   private int room; // of pairs
   private int first; // pair of the entry
 
-  // The entry before: its first pair, how many it has, and whether its names differ.
+  // The entry before: its first pair, and how many it has.
   private int beforeFirst;
   private int beforeCount;
-  private boolean same; // so far the entry has the names of the one before
+  private boolean same; // the entry begins as the one before, whose names differ in a map
 
   PairsColumn(DataType type) {
     super(type);
@@ -91,8 +91,7 @@ final class PairsColumn extends Column {
   /** The entry is whole: it is the row. */
   void end(int row) {
     int count = pairs - first;
-    boolean known = same && count == beforeCount;
-    if (isMap && !known && count > 1) {
+    if (isMap && !same && count > 1) {
       count = distinct(count);
     }
     beforeFirst = first;

@@ -172,9 +172,6 @@ final class TextColumn extends Column {
   void backToMark(int row) {
     super.backToMark(row);
     end = mark;
-    if (sharedStart >= mark) {
-      sharedStart = -1;
-    }
   }
 
   /** The bytes of some rows are left where they are: others may share them. */
