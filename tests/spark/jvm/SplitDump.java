@@ -11,10 +11,12 @@ import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.logging.log4j.Level;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.core.LogEvent;
 import org.apache.logging.log4j.core.Logger;
 import org.apache.logging.log4j.core.appender.AbstractAppender;
+import org.apache.logging.log4j.core.config.Configurator;
 import org.apache.logging.log4j.core.config.Property;
 import org.logstore.spark.LogstoreException;
 import org.logstore.spark.log.EntrySink;
@@ -36,7 +38,8 @@ public final class SplitDump {
     PrintStream out = System.out;
     System.setOut(System.err);
     Logger logger = (Logger) LogManager.getLogger("logstore.spark");
-    logger.addAppender(new Kept());
+    logger.addAppender(new Kept()); // which sets the level anew
+    Configurator.setLevel(logger, Level.WARN);
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       out.println(JSON.writeValueAsString(answer(JSON.readTree(line))));

@@ -1,4 +1,4 @@
-"""What the tests of the reader's columns share: one process for all of them."""
+"""What the tests of the reader's parts share: one process for all cases of a program."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.spark.jvm.split_dump import SplitDump
 from tests.spark.jvm.texts_process import TextsProcess, started
 
 
@@ -14,3 +15,11 @@ def texts_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextsPro
     """A process that answers what texts and entries become in Java."""
     with started(tmp_path_factory.mktemp("classes")) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[SplitDump]:
+    """Reads splits in the JVM."""
+    made = SplitDump()
+    yield made
+    made.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 from logstore.scan.snapshot_file import Split
 from logstore.tuples import NamedTuple
-from tests.spark.jvm.compiled import JavaProgram
+from tests.spark.jvm.java_program import JavaProgram
 
 PROGRAM = Path(__file__).with_name("SplitDump.java")
 
