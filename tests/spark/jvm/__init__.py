@@ -1,0 +1,1 @@
+"""Tests of the reader in the JVM (spark_io/jvm) without a Spark session."""

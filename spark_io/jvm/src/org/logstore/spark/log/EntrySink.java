@@ -34,10 +34,29 @@ public interface EntrySink {
   /** The entry is whole. */
   void end();
 
+  /** At most so many entries are counted at once. */
+  int COUNTED_MAX = 1 << 14;
+
+  /**
+   * Whether no column is wanted, and only the number of rows is asked for. Then there is {@link
+   * #count}, and neither {@link #begin} nor anything else of an entry.
+   */
+  default boolean counts() {
+    return false;
+  }
+
+  /** Adds rows without columns, at most {@link #COUNTED_MAX}. */
+  default void count(int rows) {
+    throw new UnsupportedOperationException();
+  }
+
   /** How many rows there are. */
   int rows();
 
-  /** Takes back all rows from a number on: their node is damaged. */
+  /**
+   * Takes back all rows from a number on, also one that has begun and is not whole: their node is
+   * damaged.
+   */
   void backTo(int rows);
 
   /** Whether the batch is to be taken before more is put. */
