@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import struct
-from collections.abc import Iterator
-from typing import Any
+from decimal import Decimal
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,36 +12,13 @@ from hypothesis import strategies as st
 from logstore.scan.conversion import cast, malformed
 from logstore.spark_io.spark_columns import arrow_type
 from tests.seeds import seed
-from tests.spark.jvm.texts_process import TextsProcess, started
+from tests.spark.jvm.texts import FLOATING, PIECES, WHOLE_TEXTS, plain
+from tests.spark.jvm.texts_process import TextsProcess
 
 WHOLE = ("tinyint", "smallint", "int", "bigint")
-FLOATING = ("float", "double")
 DECIMALS = ("decimal(5,2)", "decimal(18,0)", "decimal(18,18)", "decimal(20,3)", "decimal(38,10)")
 TIMES = ("timestamp", "timestamp_ntz", "date")
 TYPES = (*WHOLE, *FLOATING, *DECIMALS, *TIMES, "boolean", "string")
-# What texts of all types are made of, so that each type sees those that are nearly its own.
-PIECES = (
-    *"0123456789", *"+-.eExX:TZ _()\0", "00", "000000", "0x", "inf", "NaN", "infinity", "nan(",
-    "true", "False", "2024-02-29", "1970-01-01", "9999-12-31", "23:59:59", "T00:00", " 12",
-    ".123456", "+01:30", "-2330", "e-", "E+", "e308", "1e-", "99", "127", "128", "32768",
-    "2147483648", "9223372036854775807", "9223372036854775808", "4503599627370497",
-    "340282346638528859811704183484516925440", "é", "٣", "d",
-)  # fmt: skip
-WHOLE_TEXTS = (
-    "", "0", "-0", "-1", "127", "-128", "32767", "-32769", "2147483647", "9223372036854775807",
-    "-9223372036854775808", "0x7f", "0XFFFFFFFFFFFFFFFF", "1.5", "-0.25", "21.53", ".5", "5.",
-    "1e5", "1E-400", "2.2250738585072011e-308", "179769313486231580793e289", "0.1234567890123456",
-    "true", "FALSE", "2024-01-01", "2024-01-01 00:00:00.123456Z", "2024-01-01T00:00:00.123Z",
-    "2024-01-01 23:59", "2023-02-28T12:30:45.123456789+05:30", "0000-01-01 00",
-    "9999-12-31T23:59:59-2359", "nan", "-inf", "1234567890123456789.012", "123.4500", "1e-2",
-    "99999999999999999999999999999999999999", "12e30",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextsProcess]:
-    with started(tmp_path_factory.mktemp("classes")) as found:
-        yield found
 
 
 def expected(kind: str, texts: list[bytes]) -> list[str]:
@@ -62,21 +37,9 @@ def expected(kind: str, texts: list[bytes]) -> list[str]:
     ]
 
 
-def plain(kind: str, value: Any) -> str:
-    """A value as the process writes it."""
-    if kind in FLOATING:
-        form = ">i" if kind == "float" else ">q"
-        (bits,) = struct.unpack(form, struct.pack(form.replace("i", "f").replace("q", "d"), value))
-        return str(bits)
-    if kind.startswith("decimal"):
-        sign, digits, _ = value.as_tuple()
-        return str((-1 if sign else 1) * int("".join(map(str, digits))))
-    return str(value).lower() if kind == "boolean" else str(value)
-
-
-def check(process: TextsProcess, kind: str, texts: list[bytes]) -> None:
+def check(texts_process: TextsProcess, kind: str, texts: list[bytes]) -> None:
     """Both give the same for each text."""
-    found = process.texts(kind, texts)
+    found = texts_process.texts(kind, texts)
     wanted = expected(kind, texts)
     differ = [each for each in zip(texts, found, wanted, strict=True) if each[1] != each[2]]
     assert not differ, (kind, differ[:10])
@@ -97,13 +60,13 @@ def drawn(random: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_many_texts(process: TextsProcess, kind: str) -> None:
+def test_many_texts(texts_process: TextsProcess, kind: str) -> None:
     number = seed()
     print(f"LOGSTORE_SEED={number}")
     source = random.Random(number)
-    texts = list({drawn(source): None for _ in range(6000)})
+    texts = list({drawn(source): None for _ in range(2500)})
     for at in range(0, len(texts), 500):
-        check(process, kind, [*map(str.encode, WHOLE_TEXTS), *texts[at : at + 500]])
+        check(texts_process, kind, [*map(str.encode, WHOLE_TEXTS), *texts[at : at + 500]])
 
 
 NEAR = st.lists(st.sampled_from(PIECES), max_size=9).map(lambda parts: "".join(parts).encode())
@@ -115,14 +78,29 @@ NEAR = st.lists(st.sampled_from(PIECES), max_size=9).map(lambda parts: "".join(p
 @example(texts=[b"0x", b"-0x1", b"1e0x2", b"1e+-1", b"1e-2147483647", b"0e-2147483648"])
 @example(texts=[b"340282366920938463463374607431768211457", b"4e38", b"1" * 40, b"0." + b"0" * 60])
 @example(texts=[b"1" + b"0" * 400 + b"e-400", b"0." + b"0" * 400 + b"1e401", b"1e" + b"9" * 5000])
-def test_near_texts(process: TextsProcess, kind: str, texts: list[bytes]) -> None:
-    check(process, kind, texts)
+def test_near_texts(texts_process: TextsProcess, kind: str, texts: list[bytes]) -> None:
+    check(texts_process, kind, texts)
 
 
 @pytest.mark.parametrize("kind", FLOATING)
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(values=st.lists(st.floats(allow_nan=False), max_size=50))
 def test_floats_as_python_writes_them(
-    process: TextsProcess, kind: str, values: list[float]
+    texts_process: TextsProcess, kind: str, values: list[float]
 ) -> None:
-    check(process, kind, [repr(each).encode() for each in values])
+    check(texts_process, kind, [repr(each).encode() for each in values])
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+def test_numbers_near_the_middle_of_two(texts_process: TextsProcess, kind: str) -> None:
+    """Cut after 15 to 19 digits, and with all of them."""
+    number = seed()
+    print(f"LOGSTORE_SEED={number}")
+    source = random.Random(number)
+    texts: list[bytes] = []
+    for _ in range(1500):
+        mantissa = source.getrandbits(25 if kind == "float" else 54) | 1
+        middle = Decimal(mantissa) * Decimal(2) ** source.randrange(-90, 60)
+        short = f"{middle:.{source.randrange(14, 19)}e}"
+        texts += [f"{middle:f}".encode(), short.encode(), f"{Decimal(short):f}".encode()]
+    check(texts_process, kind, texts)

@@ -20,6 +20,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 SOURCES = (ROOT / "spark_io" / "jvm" / "src", Path(__file__).parent / "texts_program")
 JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+JAVAC = ("-J-XX:TieredStopAtLevel=1", "-proc:none", "-nowarn", "--release", "17")
 PROGRAM = "org.logstore.spark.columns.TextsProgram"
 
 
@@ -68,7 +69,7 @@ def started(classes: Path) -> Iterator[TextsProcess]:
     """A process of classes that are compiled into a directory."""
     path = jars()
     files = [str(file) for folder in SOURCES for file in sorted(folder.rglob("*.java"))]
-    compiled = ["javac", "--release", "17", "-nowarn", "-cp", path, "-d", str(classes), *files]
+    compiled = ["javac", *JAVAC, "-cp", path, "-d", str(classes), *files]
     subprocess.run(compiled, check=True)
     command = ["java", *JAVA, "-cp", f"{classes}{os.pathsep}{path}", PROGRAM]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

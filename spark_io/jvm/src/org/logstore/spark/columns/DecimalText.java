@@ -15,6 +15,15 @@ final class DecimalText extends LongText {
   /** Larger exponents are alike: no text has so many digits. */
   private static final int EXPONENT_MOST = Integer.MAX_VALUE / 20;
 
+  private static final long[] TENS = new long[LONG_DIGITS + 1];
+
+  static {
+    TENS[0] = 1;
+    for (int i = 1; i < TENS.length; i++) {
+      TENS[i] = TENS[i - 1] * 10;
+    }
+  }
+
   private final int precision;
   private final int scale;
   private final long most; // of the unscaled value as a long
@@ -32,11 +41,7 @@ final class DecimalText extends LongText {
     this.precision = precision;
     this.scale = scale;
     digits = new byte[precision];
-    long limit = 1;
-    for (int i = 0; i < Math.min(precision, LONG_DIGITS); i++) {
-      limit *= 10;
-    }
-    most = limit - 1;
+    most = TENS[Math.min(precision, LONG_DIGITS)] - 1;
   }
 
   /** Whether values are longs, and not in {@link #large}. */
@@ -46,6 +51,12 @@ final class DecimalText extends LongText {
 
   @Override
   boolean read(long number) {
+    if (scale <= LONG_DIGITS
+        && Math.abs(number) <= most / TENS[scale]
+        && number != Long.MIN_VALUE) {
+      put(number * TENS[scale]);
+      return true;
+    }
     byte[] text = Digits.of(number);
     return read(text, 0, text.length);
   }
@@ -90,14 +101,12 @@ final class DecimalText extends LongText {
     if (zeros < 0 || size < (hasPoint ? 2 : 1)) {
       return false;
     }
-    for (; zeros > 0; zeros--) {
-      if (found > most / 10) {
-        return false;
-      }
-      found *= 10;
+    if (zeros > LONG_DIGITS || found > most / TENS[zeros]) {
+      return false;
     }
+    found *= TENS[zeros];
     put(negative ? -found : found);
-    return found <= most;
+    return true;
   }
 
   private boolean readAny(byte[] data, int begin, int end) {

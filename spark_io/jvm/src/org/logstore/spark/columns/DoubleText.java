@@ -18,8 +18,15 @@ final class DoubleText {
     }
   }
 
-  private static final long EXACT_MOST = 1L << 53;
-  private static final int LONG_DIGITS = 18;
+  private static final long EXACT_DOUBLE = 1L << 53;
+  private static final long EXACT_FLOAT = 1L << 24;
+  private static final int EXACT_FLOAT_POWER = 10;
+  private static final int LONG_DIGITS = 19;
+
+  /** Larger exponents are alike: few digits with them are 0 or infinite. */
+  private static final int EXPONENT_MOST = 10_000;
+
+  private static final int NO_EXPONENT = Integer.MIN_VALUE;
 
   /** Bits of a NaN with a minus, as Arrow has it. */
   private static final double MINUS_NAN = Double.longBitsToDouble(0xFFF8L << 48);
@@ -60,15 +67,35 @@ final class DoubleText {
     if (count == 0) {
       return begin < end && readWord(data, begin, end, negative);
     }
-    if (at < end) {
-      return isExponent(data, at, end) && readSlowly(data, offset, length);
+    int exponent = at < end ? exponent(data, at, end) : 0;
+    if (exponent == NO_EXPONENT) {
+      return false;
     }
-    if (count > LONG_DIGITS || digits > EXACT_MOST || scale >= TENS.length || isFloat) {
+    if (count > LONG_DIGITS || !readExactly(digits, exponent - scale)) {
       return readSlowly(data, offset, length);
     }
-    double found = scale == 0 ? digits : digits / TENS[scale];
-    value = negative ? -found : found;
+    if (negative) {
+      value = -value;
+    }
     return true;
+  }
+
+  /** Reads up to 19 digits with a power of ten; false: the nearest number cannot be told here. */
+  private boolean readExactly(long digits, int exponent) {
+    int power = Math.abs(exponent);
+    if (digits == 0) {
+      value = 0;
+    } else if (isFloat) {
+      if (digits < 0 || digits > EXACT_FLOAT || power > EXACT_FLOAT_POWER) {
+        return false;
+      }
+      value = exponent < 0 ? digits / (float) TENS[power] : digits * (float) TENS[power];
+    } else if (digits > 0 && digits <= EXACT_DOUBLE && power < TENS.length) {
+      value = exponent < 0 ? digits / TENS[power] : digits * TENS[power];
+    } else {
+      value = NearestDouble.of(digits, exponent);
+    }
+    return value == value;
   }
 
   /** The number that decimal digits are. */
@@ -80,20 +107,25 @@ final class DoubleText {
     return one >= '0' && one <= '9';
   }
 
-  private static boolean isExponent(byte[] data, int at, int end) {
+  private static int exponent(byte[] data, int at, int end) {
     if ((data[at++] | 0x20) != 'e') {
-      return false;
+      return NO_EXPONENT;
     }
-    if (at < end && (data[at] == '-' || data[at] == '+')) {
+    boolean negative = at < end && data[at] == '-';
+    if (negative || at < end && data[at] == '+') {
       at++;
     }
     if (at == end) {
-      return false;
+      return NO_EXPONENT;
     }
-    while (at < end && isDigit(data[at])) {
-      at++;
+    int found = 0;
+    for (; at < end; at++) {
+      if (!isDigit(data[at])) {
+        return NO_EXPONENT;
+      }
+      found = Math.min(found, EXPONENT_MOST) * 10 + (data[at] - '0');
     }
-    return at == end;
+    return negative ? -found : found;
   }
 
   private boolean readSlowly(byte[] data, int offset, int length) {

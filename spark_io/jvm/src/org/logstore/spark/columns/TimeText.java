@@ -1,5 +1,9 @@
 package org.logstore.spark.columns;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
+
 /**
  * Dates and timestamps as Arrow reads them: YYYY-MM-DD, behind it a blank or T, hh, hh:mm or
  * hh:mm:ss with 1 to 9 digits of a second, and Z, +hh, +hhmm or +hh:mm.
@@ -21,7 +25,22 @@ final class TimeText extends LongText {
   private static final int DAY_S = 86_400;
   private static final int NONE = -1;
 
+  private static final VarHandle LONG =
+      MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
+
+  /** The text 00:00:00 as a number; its separators, and what added to more than 9 sets a bit. */
+  private static final long ZERO_TIME = 0x30303a30303a3030L;
+
+  private static final long SEPARATORS = 0x0000ff0000ff0000L;
+  private static final long ABOVE_NINE = 0x7676767676767676L;
+  private static final long HIGH_BITS = 0x8080808080808080L;
+
   private final Kind kind;
+
+  // The day that was read last, as bytes and as seconds since 1970: neighbours are often of a day.
+  private long knownMonth;
+  private int knownDay;
+  private long knownSeconds;
 
   TimeText(Kind kind) {
     this.kind = kind;
@@ -34,13 +53,23 @@ final class TimeText extends LongText {
 
   @Override
   boolean read(byte[] data, int offset, int length) {
-    if (length < DATE_BYTES || kind == Kind.DATE && length > DATE_BYTES || !isDay(data, offset)) {
+    if (length < DATE_BYTES || kind == Kind.DATE && length > DATE_BYTES) {
       return false;
     }
     if (kind == Kind.DATE) {
-      return true;
+      return isDay(data, offset);
     }
-    long seconds = value * DAY_S;
+    long month = (long) LONG.get(data, offset);
+    int day = data[offset + 8] << 8 | data[offset + 9] & 0xFF;
+    if (month != knownMonth || day != knownDay) {
+      if (!isDay(data, offset)) {
+        return false;
+      }
+      knownMonth = month;
+      knownDay = day;
+      knownSeconds = value * DAY_S;
+    }
+    long seconds = knownSeconds;
     if (length == DATE_BYTES) {
       value = seconds * 1_000_000;
       return true;
@@ -150,22 +179,32 @@ final class TimeText extends LongText {
 
   /** Seconds of hh, hh:mm or hh:mm:ss. */
   private static int timeOfDay(byte[] data, int offset, int size) {
-    if (size != 13 && size != 16 && size != SECOND_BYTES && (size < 21 || size > NANO_BYTES)) {
+    if (size >= SECOND_BYTES) {
+      return size == 20 || size > NANO_BYTES ? NONE : timeOfDay(data, offset + 11);
+    }
+    if (size != 13 && size != 16) {
       return NONE;
     }
     int hours = two(data, offset + 11);
     int minutes = 0;
-    int seconds = 0;
-    if (size >= 16) {
+    if (size == 16) {
       minutes = data[offset + 13] == ':' ? two(data, offset + 14) : NONE;
     }
-    if (size >= SECOND_BYTES) {
-      seconds = data[offset + 16] == ':' ? two(data, offset + 17) : NONE;
-    }
-    if ((hours | minutes | seconds) < 0 || hours > 23 || minutes > 59 || seconds > 59) {
+    return (hours | minutes) < 0 || hours > 23 || minutes > 59 ? NONE : hours * 3600 + minutes * 60;
+  }
+
+  /** Seconds of hh:mm:ss, whose eight bytes are one number. */
+  private static int timeOfDay(byte[] data, int at) {
+    long digits = (long) LONG.get(data, at) ^ ZERO_TIME;
+    if (((digits + ABOVE_NINE | digits) & HIGH_BITS | digits & SEPARATORS) != 0) {
       return NONE;
     }
-    return hours * 3600 + minutes * 60 + seconds;
+    int hours = (int) ((digits & 0xF) * 10 + (digits >> 8 & 0xF));
+    int minutes = (int) ((digits >> 24 & 0xF) * 10 + (digits >> 32 & 0xF));
+    int seconds = (int) ((digits >> 48 & 0xF) * 10 + (digits >> 56));
+    return hours > 23 || minutes > 59 || seconds > 59
+        ? NONE
+        : hours * 3600 + minutes * 60 + seconds;
   }
 
   /** Microseconds of a point and 1 to 9 digits. */

@@ -109,11 +109,13 @@ public final class TextsProgram {
             specs(asked.get("checked")),
             Mode.valueOf(asked.get("mode").asText()),
             asked.get("store").asText());
+    int start = 0; // of the node
     try {
       for (JsonNode step : asked.get("steps")) {
         switch (step.get(0).asText()) {
           case "stream" -> rows.stream(bytes(step.get(1)));
-          case "back" -> rows.backTo(step.get(1).asInt());
+          case "node" -> start = rows.rows();
+          case "back" -> rows.backTo(start);
           case "take" -> batches.add(batch(rows.take(), specs));
           default -> entry(rows, step);
         }
