@@ -34,7 +34,7 @@ record LogstoreBatch(Load load, List<Integer> kept) implements Batch {
   public PartitionReaderFactory createReaderFactory() {
     PlannedColumns planned = load.columns();
     List<ColumnSpec> columns = kept.stream().map(planned.columns()::get).toList();
-    boolean isRemote = planned.stores().stream().anyMatch(each -> each.contains("://"));
+    boolean isRemote = load.splits().splits().stream().anyMatch(each -> each.blocks().length > 0);
     return new SplitReaderFactory(
         columns.toArray(ColumnSpec[]::new),
         planned.checkedBeside(columns).toArray(ColumnSpec[]::new),

@@ -22,6 +22,14 @@ record SplitReaderFactory(
     boolean failOnDataLoss,
     SerializableConfiguration hadoop)
     implements PartitionReaderFactory {
+  /**
+   * Whether only the number of rows is wanted. Where losses are allowed each node is read: the
+   * entries of one that is damaged are not counted.
+   */
+  boolean counts() {
+    return columns.length + checked.length == 0 && failOnDataLoss;
+  }
+
   @Override
   public boolean supportColumnarReads(InputPartition partition) {
     return true;
