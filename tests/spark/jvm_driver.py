@@ -18,6 +18,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from tests.recovery.shipped import ship
 from tests.scan.scanned_stores import make_store
 from tests.spark import conftest
 
@@ -88,6 +89,17 @@ class Driver:
         found: list[int] = []
         for each in cases:
             here, there = self.rows(reader="jvm", **each), self.rows(reader="python", **each)
+            found.append(len(here) if here == there else -1)
+        return found
+
+    def same_rows_of_what_was_shipped(self) -> list[int]:
+        """The same of a store that was shipped to a directory, by its path and by its URI."""
+        place = self.folder / "shipped"
+        with make_store(self.folder / "store") as store:
+            ship(store, place.as_uri())
+        found: list[int] = []
+        for path in (str(place), place.as_uri()):
+            here, there = (self.rows(reader=each, path=path) for each in ("jvm", "python"))
             found.append(len(here) if here == there else -1)
         return found
 
@@ -247,6 +259,7 @@ CHECKS: dict[str, tuple[Callable[[Driver], Any], ...]] = {
         Driver.names_the_reader,
         Driver.same_schemas,
         Driver.same_rows,
+        Driver.same_rows_of_what_was_shipped,
         Driver.prunes_without_another_row,
         Driver.one_moment,
         Driver.wrong_options,

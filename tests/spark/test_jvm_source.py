@@ -69,6 +69,10 @@ def test_both_readers_give_the_same_rows(answers: dict[str, Any]) -> None:
     assert answers["same_rows"] == [ROWS, ROWS, ROWS, ROWS - 1, ROWS, ROWS]
 
 
+def test_both_readers_give_the_same_rows_of_what_was_shipped(answers: dict[str, Any]) -> None:
+    assert answers["same_rows_of_what_was_shipped"] == [ROWS, ROWS]
+
+
 def test_fewer_columns_change_no_row(answers: dict[str, Any]) -> None:
     """A value that is malformed counts, though the query wants another column."""
     permissive, drop = [ROWS, ROWS - 1] * 2, [ROWS - 1, ROWS - 1] * 2

@@ -10,6 +10,7 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.logstore.spark.log.ShippedPlace;
 import org.logstore.spark.plan.PlannedColumns;
 import org.logstore.spark.plan.PlannedSplits;
 import org.logstore.spark.plan.Planner;
@@ -122,7 +123,7 @@ final class Load {
     if (store.getRawQuery() != null || store.getRawUserInfo() != null) {
       return "a URI says more than where the store is, which Python understands";
     }
-    String scheme = String.valueOf(store.getScheme());
+    String scheme = String.valueOf(ShippedPlace.scheme(store, hadoop));
     try {
       if (!WITHOUT_POSITIONS.contains(scheme)) {
         FileSystem.getFileSystemClass(scheme, hadoop);

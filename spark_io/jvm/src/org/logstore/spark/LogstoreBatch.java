@@ -20,6 +20,7 @@ record LogstoreBatch(Load load, List<Integer> kept) implements Batch {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return SplitReaderFactory.of(load, kept);
+    boolean isRemote = load.splits().splits().stream().anyMatch(each -> each.blocks().length > 0);
+    return SplitReaderFactory.of(load, kept, isRemote);
   }
 }

@@ -46,9 +46,9 @@ final class LogstoreScan implements Scan {
     return new LogstoreStream(this, new PlannedStream(load.planner(), load.given()));
   }
 
-  /** What reads a split of it. */
-  PartitionReaderFactory readerFactory() {
-    return SplitReaderFactory.of(load, kept);
+  /** What reads a split of a streaming query, which is of a store in a directory. */
+  PartitionReaderFactory streamReaderFactory() {
+    return SplitReaderFactory.of(load, kept, false);
   }
 
   @Override

@@ -70,7 +70,7 @@ final class LogstoreStream implements MicroBatchStream, SupportsTriggerAvailable
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return scan.readerFactory();
+    return scan.streamReaderFactory();
   }
 
   @Override

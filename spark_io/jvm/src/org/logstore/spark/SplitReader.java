@@ -1,29 +1,40 @@
 package org.logstore.spark;
 
 import java.io.IOException;
+import java.util.function.Supplier;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.logstore.spark.columns.Rows;
+import org.logstore.spark.log.EntrySink;
 import org.logstore.spark.log.SplitEntries;
 
 /** Reads one split: the entries of the log, put into columns. A batch is good until the next. */
 final class SplitReader implements PartitionReader<ColumnarBatch> {
   private final SplitEntries entries;
-  private final Rows rows;
+  private final EntrySink rows;
+  private final Supplier<ColumnarBatch> taken;
   private ColumnarBatch batch;
   private boolean more = true;
 
   SplitReader(SplitPartition partition, SplitReaderFactory how) {
-    rows = new Rows(how.columns(), how.checked(), how.mode(), partition.shown());
+    if (how.counts()) {
+      RowCount made = new RowCount();
+      rows = made;
+      taken = made::take;
+    } else {
+      Rows made = new Rows(how.columns(), how.checked(), how.mode(), partition.shown());
+      rows = made;
+      taken = made::take;
+    }
     entries = new SplitEntries(partition.split(), how.failOnDataLoss(), how.hadoop().value());
   }
 
   @Override
-  public boolean next() throws IOException {
+  public boolean next() {
     while (more) {
       more = entries.fill(rows);
       if (rows.rows() > 0) {
-        batch = rows.take();
+        batch = taken.get();
         if (batch.numRows() > 0) { // else all were malformed, and left out
           return true;
         }

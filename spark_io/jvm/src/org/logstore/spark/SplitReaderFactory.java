@@ -29,11 +29,11 @@ record SplitReaderFactory(
    * For the tasks of a load.
    *
    * @param kept the numbers of the columns that are read
+   * @param isRemote whether splits are of a store at a URI
    */
-  static SplitReaderFactory of(Load load, List<Integer> kept) {
+  static SplitReaderFactory of(Load load, List<Integer> kept, boolean isRemote) {
     PlannedColumns planned = load.columns();
     List<ColumnSpec> columns = kept.stream().map(planned.columns()::get).toList();
-    boolean isRemote = planned.stores().stream().anyMatch(each -> each.contains("://"));
     return new SplitReaderFactory(
         columns.toArray(ColumnSpec[]::new),
         planned.checkedBeside(columns).toArray(ColumnSpec[]::new),
@@ -41,6 +41,14 @@ record SplitReaderFactory(
         planned.failOnDataLoss(),
         // Hadoop's settings are large: they go to tasks that need them.
         new SerializableConfiguration(isRemote ? load.hadoop() : new Configuration(false)));
+  }
+
+  /**
+   * Whether only the number of rows is wanted. Where losses are allowed each node is read: the
+   * entries of one that is damaged are not counted.
+   */
+  boolean counts() {
+    return columns.length + checked.length == 0 && failOnDataLoss;
   }
 
   @Override

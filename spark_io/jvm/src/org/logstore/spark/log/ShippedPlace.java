@@ -26,7 +26,7 @@ import org.logstore.spark.LogstoreException;
  *
  * <p>No error shows the secrets of a URI.
  */
-final class ShippedPlace {
+public final class ShippedPlace {
   private static final String MANIFEST = "MANIFEST.json";
   private static final int MANIFEST_MAX_BYTES = 256 << 20;
 
@@ -66,12 +66,16 @@ final class ShippedPlace {
                 + " is a URI with settings of its own, which Hadoop's file systems do not take:"
                 + " give them as spark.hadoop.* and leave them out, or give option reader=python");
       }
-      boolean isS3 = "s3".equals(found.getScheme()) && known.get("fs.s3.impl") == null;
-      String scheme = isS3 ? "s3a" : found.getScheme();
-      return new URI(scheme, found.getAuthority(), found.getPath(), null, null);
+      return new URI(scheme(found, known), found.getAuthority(), found.getPath(), null, null);
     } catch (URISyntaxException exc) {
       throw new LogstoreException("OptionError", shown + " is no URI");
     }
+  }
+
+  /** What Hadoop calls the scheme of a URI. */
+  public static String scheme(URI uri, Configuration hadoop) {
+    boolean isS3 = "s3".equals(uri.getScheme()) && hadoop.get("fs.s3.impl") == null;
+    return isS3 ? "s3a" : uri.getScheme();
   }
 
   /** The place without secrets. */
