@@ -97,6 +97,7 @@ format: ## let ruff repair and format what it can
 	@$(ENV) lint -- ruff format .
 
 bench: ## the benchmarks, as ratios against a peer in the same run
+	@$(if $(BENCH_SPARK),$(MAKE) --no-print-directory jar >&2)
 	@$(ENV) bench $(BENCH_SPARK) -- python -m benchmarks $(ARGS)
 
 instructions: ## what an operation takes, counted; fails over 10 % above the committed figures

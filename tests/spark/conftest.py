@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
+from logstore.errors import OptionError
+from logstore.spark_io import jar
+from tests.spark.jars import require_jar
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCRATCH = ROOT / "build" / "spark"
+READER = "spark.logstore.reader"  # the setting of a session for the reader
 # How a streaming query ends if its Python worker takes more than ten seconds to start, as it may on
 # busy cores. Spark has no setting for that: the query is begun again, as a user would do.
 SLOW_WORKER = "Python worker failed to connect back"
@@ -22,9 +27,32 @@ JAVA = (
 )
 
 
+READERS = ("jvm", "python")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test that has the session runs under both readers; those of modules that choose
+    themselves, or never read, once."""
+    if "spark" in metafunc.fixturenames and not getattr(metafunc.module, "ONE_READER", ""):
+        metafunc.parametrize("reader", READERS, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def reader(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The reader that reads where a test does not say it; empty: the session decides."""
+    chosen: str = getattr(request, "param", "")
+    if chosen == "jvm":
+        require_jar()
+    if chosen:
+        request.getfixturevalue("spark").conf.set(READER, chosen)
+    yield chosen
+    if chosen:
+        request.getfixturevalue("spark").conf.unset(READER)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """A session on two cores, with the source registered."""
+    """A session on two cores, with the source registered, and the jar if there is one."""
     pytest.importorskip("pyspark", reason="pyspark is not installed: make test installs it")
     for name in ("local", "tmp", "warehouse", "derby"):
         (SCRATCH / name).mkdir(parents=True, exist_ok=True)
@@ -34,6 +62,10 @@ def spark() -> Iterator[Any]:
 
     from logstore.spark_io import register
 
+    try:
+        jars = jar()
+    except OptionError:
+        jars = ""
     session = (
         SparkSession.builder.master("local[2]")
         .appName("logstore tests")
@@ -41,6 +73,7 @@ def spark() -> Iterator[Any]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
+        .config("spark.jars", jars)
         .config("spark.local.dir", str(SCRATCH / "local"))
         .config("spark.sql.warehouse.dir", str(SCRATCH / "warehouse"))
         .config("spark.driver.extraJavaOptions", JAVA)

@@ -236,9 +236,7 @@ def test_mutated_files(store: Store[bytes], plan: Plan, jvm: SplitDump) -> None:
         assert not oracle.check(jvm, split).kind
 
 
-def test_mutated_nodes_whose_checksums_fit(
-    store: Store[bytes], plan: Plan, jvm: SplitDump
-) -> None:
+def test_mutated_nodes_whose_checksums_fit(store: Store[bytes], plan: Plan, jvm: SplitDump) -> None:
     """Only the rules of their encoding tell that they are broken."""
     seed = seeds.seed()
     rng = random.Random(seed)

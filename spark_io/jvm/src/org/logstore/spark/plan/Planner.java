@@ -22,6 +22,9 @@ public final class Planner {
   /** The setting of the session for how long a request may take, in seconds. */
   public static final String TIMEOUT = "spark.logstore.planTimeoutSeconds";
 
+  /** The setting of the session for which reader reads where no option says it. */
+  private static final String READER = "spark.logstore.reader";
+
   private static final String LOG_LEVEL = "spark.logstore.logLevel";
   private static final String TIMEOUT_SECONDS = "600";
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -30,12 +33,14 @@ public final class Planner {
   private final String python;
   private final Duration limit;
   private final int logLevel;
+  private final String reader;
   private final int cores;
 
   private Planner(SparkSession session) {
     python = PlannerPython.of(session);
     limit = Duration.ofSeconds(number(session, TIMEOUT, TIMEOUT_SECONDS, 1));
     logLevel = (int) number(session, LOG_LEVEL, "0", 0);
+    reader = session.conf().get(READER, "");
     cores = Math.max(1, session.sparkContext().defaultParallelism());
   }
 
@@ -101,6 +106,9 @@ public final class Planner {
     ObjectNode made = JSON.createObjectNode().put("kind", kind);
     ObjectNode given = made.putObject("options");
     options.forEach(given::put);
+    if (!reader.isEmpty() && options.keySet().stream().noneMatch("reader"::equalsIgnoreCase)) {
+      given.put("reader", reader);
+    }
     return made.put("cores", cores).put("log_level", logLevel);
   }
 
