@@ -120,7 +120,7 @@ class Parts:
         """A part runs in the folder, where no module of the user hides one of Python's; it finds
         the package that runs here."""
         import logstore
-        from logstore.tools.service.demo_parts import STORE_VARIABLE
+        from logstore.tools.service.demo_jobs import STORE_VARIABLE
 
         package = str(Path(logstore.__file__).parent.parent)
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]

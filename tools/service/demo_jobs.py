@@ -11,8 +11,8 @@ import time
 from datetime import timedelta
 
 from logstore.jobs import Jobs
-from logstore.tools.service.demo_parts import STORE_VARIABLE
 
+STORE_VARIABLE = "LOGSTORE_DEMO_STORE"
 BUSY_SHARE = 0.05  # of the calls fail, and are tried again
 
 jobs = Jobs(

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 VIEWS, ORDERS, SENSORS, DEAD = "page-views", "orders", "sensors:hall-1", "orders:dead"
 BILLING, SEARCH = "billing", "search-index"
 PAGES = ("/", "/shoes", "/shoes/trail-7", "/basket", "/help", "/sale")
-STORE_VARIABLE = "LOGSTORE_DEMO_STORE"  # the store, for who imports the queue by its name
 KEPT = 20_000  # entries of a stream
 TICK_S = 0.1
 VIEWS_A_TICK, WAVE_S = 4, 40.0  # visitors come in waves
