@@ -316,7 +316,7 @@ def test_names_of_keys() -> None:
 def test_no_key_is_lost_and_none_steers(typed: str) -> None:
     keys = keyboard.keys_of(typed)
     assert all(key.isprintable() for key in keys)
-    assert keys.count("q") == typed.count("q")
+    assert keys.count("é") == typed.count("é")  # no sequence ends with it
 
 
 @given(st.lists(st.floats(0, 1e9), max_size=40), st.integers(0, 30))
