@@ -72,14 +72,18 @@ class Output:
         """Whether stdout is a terminal that can draw over what it shows."""
         return self.stream.isatty() and not self._console(WIDTH_OF_A_PIPE).is_dumb_terminal
 
+    @property
+    def encoding(self) -> str:
+        """The encoding of what is written for people."""
+        return getattr(sys.stdout, "encoding", None) or "utf-8"
+
     def json_object(self, value: Mapping[str, Any]) -> None:
         """One JSON object, on a line of its own."""
         self.stream.write(_json(value).encode() + b"\n")
 
     def line(self, text: str) -> None:
         """One line of text."""
-        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-        self.stream.write(f"{text}\n".encode(encoding, "backslashreplace"))
+        self.stream.write(f"{text}\n".encode(self.encoding, "backslashreplace"))
 
     def utf8_line(self, text: str) -> None:
         """One line for a program, in UTF-8 wherever this runs."""
@@ -176,8 +180,8 @@ class Output:
         """How wide a picture may be (``width`` where there is no terminal), whether colours are
         shown, and whether more than ASCII can be."""
         console = self._console(width)
-        encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
-        return console.width, console.color_system is not None, encoding.startswith("utf")
+        in_utf = self.encoding.lower().startswith("utf")
+        return console.width, console.color_system is not None, in_utf
 
     def draw(self, renderable: Any) -> None:
         """Anything of rich, in colours on a terminal."""

@@ -63,7 +63,7 @@ SECTIONS = {
         "du": ("views.overview", "Tell what takes the space."),
         "map": ("views.segment_map", "Draw the segments."),
         "inspect": ("views.inspect_commands", "Show what lies in the files, also behind damage."),
-        "metrics": ("views.top", "Write the numbers that Prometheus reads."),
+        "metrics": ("views.prometheus_text", "Write the numbers that Prometheus reads."),
     },
     "Looking after a store": {
         "ping": ("upkeep", "A health check."),
@@ -82,6 +82,7 @@ SECTIONS = {
         "serve": ("service.serve_commands", "Serve clients of Redis and Valkey."),
         "web": ("service.serve_commands", "Show a store in a browser."),
         "redis": ("interchange.redis_commands", "Carry streams from and to Redis and Valkey."),
+        "demo": ("service.demo_command", "Show a living store, to look at and to try commands."),
         "completion": ("commands", "Print the script that completes words in a shell."),
     },
 }

@@ -131,6 +131,11 @@ class Pool:
         self.died = 0  # processes that ended unasked
         self.killed = 0  # that did not end in time
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes that run, by their numbers."""
+        return list(self._running)
+
     def stop(self) -> None:
         """Ask for an end after the running jobs; asked twice: at once."""
         if self._stopping_since is not None:

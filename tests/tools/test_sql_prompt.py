@@ -4,18 +4,12 @@ files; results that hide their types; a store of many streams that is read throu
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import sys
-import termios
 import threading
-import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -26,13 +20,11 @@ import logstore
 from logstore.tools.sql import result_forms
 from logstore.tools.sql.sql_shell import gathered
 from logstore.tools.sql.stream_tables import StreamTables, connect, interruptible, is_whole
-from tests.tools.commands import COMMAND, contents, environment, invoke, objects, ok, process
+from tests.tools.commands import COMMAND, contents, invoke, objects, ok, process
+from tests.tools.pseudo_terminal import Terminal
 
 pytest.importorskip("duckdb", reason="duckdb is not installed: install the extra 'duckdb'")
 
-READY = b"<ready>"  # what prompt_toolkit does first: it enables pasting
-PATIENCE_S = 120
-ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[>=]|\r")
 SLOW = "select count(*) from range(1000000000000) t(i) where i % 7 = 3"
 
 
@@ -48,62 +40,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.stream("orders/eu").add_many(((n, 0), {"n": n}) for n in range(1, 200))
         store.stream("odd").add({"text": "evil\x1b[2J\nline", "raw": b"\xff"}, id="5-0")
     return path
-
-
-# -- a terminal -------------------------------------------------------------------------------
-class Terminal:
-    """A command on a pseudo terminal of its own, which Ctrl-C reaches as it does users'."""
-
-    def __init__(self, *arguments: str, home: Path, program: tuple[str, ...] = COMMAND,
-                 **variables: str) -> None:  # fmt: skip
-        self._pid, self._fd = pty.fork()
-        if not self._pid:
-            env = {**environment(), "TERM": "xterm", "XDG_STATE_HOME": str(home)}
-            env.pop("COLUMNS", None)
-            env.pop("LINES", None)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            os.execve(program[0], [*program, *arguments], {**env, **variables})
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-        self.said = b""
-
-    def type(self, text: str) -> None:
-        os.write(self._fd, text.encode())
-
-    def until(self, text: str) -> str:
-        """Wait until a text is shown, and give what was shown since the last call up to it."""
-        wanted = text.encode()
-        deadline = time.monotonic() + PATIENCE_S
-        while wanted not in self._shown():
-            left = deadline - time.monotonic()
-            assert left > 0, f"{text!r} is not in {self._shown().decode(errors='replace')}"
-            if select.select([self._fd], [], [], min(left, 1))[0]:
-                self.said += self._read()
-                if b"\x1b[6n" in self.said:  # prompt_toolkit asks where the cursor is
-                    self.said = self.said.replace(b"\x1b[6n", b"")
-                    os.write(self._fd, b"\x1b[1;1R")
-        found, _, self.said = self._shown().partition(wanted)
-        return (found + wanted).decode(errors="replace")
-
-    def prompt(self) -> None:
-        """Wait until the next statement is asked for."""
-        self.until(READY.decode())
-
-    def _shown(self) -> bytes:
-        return ESCAPES.sub(b"", self.said.replace(b"\x1b[?2004h", READY))
-
-    def end(self) -> int:
-        """Wait for the end of the command: its exit code."""
-        while part := self._read():
-            self.said += part
-        _, status = os.waitpid(self._pid, 0)
-        os.close(self._fd)
-        return os.waitstatus_to_exitcode(status)
-
-    def _read(self) -> bytes:
-        try:
-            return os.read(self._fd, 65536)
-        except OSError:  # its end is closed
-            return b""
 
 
 def test_a_prompt_answers_goes_on_after_errors_and_interrupts_and_ends(

@@ -123,9 +123,18 @@ def serve(output: Output, path: Path, **given: Any) -> None:
 
 
 # -- web ------------------------------------------------------------------------------------------
+def _show_demo(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
+    """The callback of --demo: the demo in place of the command."""
+    if value and not ctx.resilient_parsing:
+        ctx.invoke(load("logstore.tools.service.demo_command").demo)
+        ctx.exit()
+
+
 @options.command("web")
 @_listening(8080)
 @click.option("--write", is_flag=True, help="Let dead letters be tried again and dropped.")
+@click.option("--demo", is_flag=True, is_eager=True, expose_value=False, callback=_show_demo,
+              help="Show the living store of 'logstore demo', without STORE.")  # fmt: skip
 def web(output: Output, path: Path, host: str, port: int, write: bool) -> None:
     """Show STORE in a browser until interrupted: streams, entries, groups, dead letters, segments.
 

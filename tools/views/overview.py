@@ -122,7 +122,7 @@ def _position(place: tuple[int, int]) -> str:
 
 def _show_stream(output: Output, stream: Stream[bytes]) -> None:
     found = stream.info()
-    output.table(("", ""), _of_stream(found))
+    output.table(("", ""), facts_of_stream(found))
     rows = [
         (
             group.name,
@@ -140,7 +140,8 @@ def _show_stream(output: Output, stream: Stream[bytes]) -> None:
         output.table(head, rows, narrow=("settings", "last delivered", "consumers"))
 
 
-def _of_stream(found: StreamInfo[bytes]) -> Iterator[tuple[str, str]]:
+def facts_of_stream(found: StreamInfo[bytes]) -> Iterator[tuple[str, str]]:
+    """What is told of a stream, line by line: the name and the text of each."""
     yield "name", readable(found.name)
     added = f", of {found.entries_added:,} ever added" if found.entries_added > found.length else ""
     yield "length", f"{showing.counted(found.length, 'entry', 'entries')}{added}"
