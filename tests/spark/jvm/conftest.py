@@ -11,9 +11,9 @@ from tests.spark.jvm.texts_process import TextsProcess, started
 
 
 @pytest.fixture(scope="session")
-def texts_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextsProcess]:
+def texts_process() -> Iterator[TextsProcess]:
     """A process that answers what texts and entries become in Java."""
-    with started(tmp_path_factory.mktemp("classes")) as found:
+    with started() as found:
         yield found
 
 

@@ -77,7 +77,8 @@ class JavaProgram:
     def ask(self, request: dict[str, Any]) -> Any:
         """The answer to a request."""
         sent, answered = self._process.stdin, self._process.stdout
-        assert sent is not None and answered is not None
+        assert sent is not None
+        assert answered is not None
         sent.write(json.dumps(request) + "\n")
         sent.flush()
         line = answered.readline()
@@ -86,7 +87,9 @@ class JavaProgram:
 
     def close(self) -> None:
         """End it."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
+        sent, answered = self._process.stdin, self._process.stdout
+        assert sent is not None
+        assert answered is not None
+        sent.close()
         self._process.wait(timeout=30)
-        self._process.stdout.close()
+        answered.close()

@@ -1,13 +1,8 @@
-"""A process that answers what texts are as types, and which rows entries become, in Java.
-
-It compiles the reader and ``texts_program/`` once a session, under build/.
-"""
+"""A process that answers what texts are as types, and which rows entries become, in Java."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.spark.jvm.java_program import classpath
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
-SOURCES = (ROOT / "spark_io" / "jvm" / "src", Path(__file__).parent / "texts_program")
-JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
-JAVAC = ("-J-XX:TieredStopAtLevel=1", "-proc:none", "-nowarn", "--release", "17")
-PROGRAM = "org.logstore.spark.columns.TextsProgram"
+CLASS = "org.logstore.spark.columns.TextsProgram"
+PROGRAM = Path(__file__).parent / "texts_program" / f"{CLASS.replace('.', '/')}.java"
+OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 
 
 class TextsProcess:
@@ -54,24 +47,10 @@ class TextsProcess:
         return json.loads(back.read(size))
 
 
-def jars() -> str:
-    """The class path of the pyspark that is installed; skips the test if it cannot be compiled
-    against, unless LOGSTORE_REQUIRE_JVM says that it must."""
-    pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed")
-    if shutil.which("javac") is None:
-        reason = "there is no javac: install a JDK 17 or newer"
-        (pytest.fail if os.environ.get("LOGSTORE_REQUIRE_JVM") else pytest.skip)(reason)
-    return str(Path(pyspark.__file__).parent / "jars" / "*")
-
-
 @contextmanager
-def started(classes: Path) -> Iterator[TextsProcess]:
-    """A process of classes that are compiled into a directory."""
-    path = jars()
-    files = [str(file) for folder in SOURCES for file in sorted(folder.rglob("*.java"))]
-    compiled = ["javac", *JAVAC, "-cp", path, "-d", str(classes), *files]
-    subprocess.run(compiled, check=True)
-    command = ["java", *JAVA, "-cp", f"{classes}{os.pathsep}{path}", PROGRAM]
+def started() -> Iterator[TextsProcess]:
+    """The process."""
+    command = ["java", *OPTIONS, "-cp", classpath(PROGRAM), CLASS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             yield TextsProcess(process)

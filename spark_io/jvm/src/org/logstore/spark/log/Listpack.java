@@ -11,6 +11,7 @@ import java.nio.charset.StandardCharsets;
 final class Listpack {
   static final int HEADER_BYTES = 6;
   private static final byte END_BYTE = (byte) 0xFF;
+  private static final byte WIDEST = (byte) 0xF4; // a number of 8 bytes
 
   private static final String OVERRUN = "an element runs past the end of the listpack";
   private static final String BACKLEN = "an element has a wrong back length";
@@ -104,9 +105,35 @@ final class Listpack {
           after = pos + length + 2;
           return;
         }
+      } else if (readWide(pos, code)) {
+        isNumber = true;
+        return;
       }
     }
     readAny(pos);
+  }
+
+  /** Reads the number at an index if it is one of 2 to 8 bytes, and sound; whether it is. */
+  private boolean readWide(int pos, int code) {
+    int width = code == WIDEST ? 8 : code - (byte) 0xF1 + 2;
+    if (width < 2
+        || code > WIDEST
+        || width + 1 >= end - pos
+        || data[pos + 1 + width] != width + 1) {
+      return false;
+    }
+    number = wide(pos + 1, width);
+    after = pos + width + 2;
+    return true;
+  }
+
+  private long wide(int from, int width) {
+    return switch (width) {
+      case 2 -> Layout.int16(data, from);
+      case 3 -> data[from + 2] << 16 | Layout.int16(data, from) & 0xFFFF;
+      case 4 -> Layout.int32(data, from);
+      default -> Layout.int64(data, from);
+    };
   }
 
   /** Checks the element at an index, whatever it is; where the next one begins. */
@@ -136,6 +163,8 @@ final class Listpack {
       } else if ((code & 0xE0) == 0xC0 && data[pos + 2] == 2) {
         after = pos + 3;
         return (code & 0x1F) << 27 >> 19 | data[pos + 1] & 0xFF;
+      } else if (readWide(pos, code)) {
+        return number;
       }
     }
     readAny(pos);
@@ -208,11 +237,7 @@ final class Listpack {
     if (length == 2) {
       return (code & 0x1F) << 27 >> 19 | data[pos + 1] & 0xFF;
     }
-    long found = data[pos + length - 1];
-    for (int i = pos + length - 2; i > pos; i--) {
-      found = found << 8 | data[i] & 0xFF;
-    }
-    return found;
+    return wide(pos + 1, length - 1);
   }
 
   /** How many bytes the back length of an element has, which is checked. */
