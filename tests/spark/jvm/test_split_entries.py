@@ -407,7 +407,7 @@ def test_older_and_newer_snapshots(store: Store[bytes], plan: Plan, jvm: SplitDu
 # -- shipped stores ---------------------------------------------------------------------------
 def shipped_splits(place: Path) -> list[Split]:
     options = spark_options.parse_read({"path": str(place), "streams": "*", "minPartitions": "2"})
-    return planning.splits(options, 2, ())
+    return planning.plan(options, 2, ()).splits
 
 
 def test_a_shipped_store(store: Store[bytes], tmp_path: Path, jvm: SplitDump) -> None:
