@@ -16,11 +16,13 @@ import pytest
 import logstore
 from logstore.compaction import segment_rewrite
 from logstore.engine.maintenance import column_statistics
+from logstore.engine.maintenance.background_work import MaintenanceThread
+from logstore.engine.runtime.background import StoppedError
 from logstore.errors import SchemaError
 from logstore.log import file_names, statsfile
 from logstore.log.statsfile import NamedColumn
 from logstore.scan.node_skipping import SEGMENTS_MAX, NodeSkipping, statistics
-from tests.scan.scanned_stores import make_store, seal_with_statistics
+from tests.scan.scanned_stores import flip, make_store, seal_with_statistics
 
 SCHEMA = "n int, note string?"
 
@@ -193,6 +195,56 @@ def test_a_store_without_schemas_has_none(store: logstore.Store[bytes]) -> None:
         stream.add({"n": n})
     seal_with_statistics(store)
     assert files(store) == []
+
+
+def test_a_damaged_segment_is_read_once_by_a_process(
+    store: logstore.Store[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    engine, committer = store._live().engine, store._live().committer
+    segment_rewrite.seal(engine, committer)
+    path = file_names.segment(store.path, 1)
+    whole = path.read_bytes()
+    flip(path, len(whole) // 2)
+    tried: list[int] = []
+    real = column_statistics._content
+
+    def counted(*args: Any) -> bytes:
+        tried.append(args[1].number)
+        return real(*args)
+
+    monkeypatch.setattr(column_statistics, "_content", counted)
+    for _ in range(3):
+        assert column_statistics.write_missing(engine) == 0
+    assert tried == [1]
+    path.write_bytes(whole)  # restored: another time of change
+    assert column_statistics.write_missing(engine) == 1
+    assert tried == [1, 1]
+
+
+def test_they_are_made_between_rests_and_go_on_where_somebody_was_waiting(
+    store: logstore.Store[bytes],
+) -> None:
+    fill(store)
+    engine, committer = store._live().engine, store._live().committer
+    segment_rewrite.seal(engine, committer)
+    spent: list[int] = []
+    column_statistics.write_missing(engine, pause=spent.append)
+    assert sum(spent) >= path_bytes(store) - 200
+    file_names.statistics(store.path, 1).unlink()
+    thread = MaintenanceThread(engine, committer)
+    thread._stop.set()  # the first rest finds that it shall end
+    with pytest.raises(StoppedError):
+        thread.tick()
+    assert files(store) == []
+    thread._stop.clear()
+    thread.tick()
+    assert files(store) == [file_names.statistics(store.path, 1).name]
+
+
+def path_bytes(store: Any) -> int:
+    """Bytes of the first segment."""
+    return file_names.segment(store.path, 1).stat().st_size
 
 
 def test_another_schema_makes_them_anew(store: logstore.Store[bytes]) -> None:

@@ -5,16 +5,21 @@ nobody looks for them. A segment without a node of such a stream has an empty fi
 looked at once. When a stream gets another schema, the files of segments with its nodes go
 (``schema_changes``), and are made again; also one that was being written while a schema came.
 
-Invariants: only of segments that were sealed, which means synced. A node that cannot be read is
-left out: 'check' reports it.
+A segment that cannot be read has none, and is not tried again by this process until its file is
+another one: 'check' reports it.
+
+Invariants: only of segments that were sealed, which means synced. Each node of a stream with a
+schema is told of; of a node that cannot be read it is told that nothing is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from logstore import format as fmt
 from logstore.engine.runtime import maintenance_locks
+from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
@@ -30,7 +35,11 @@ _HEAD = fmt.NODE_BODY
 
 
 def write_missing(
-    engine: Engine, but: Collection[int] = (), *, most_bytes: int = MOST_BYTES
+    engine: Engine,
+    but: Collection[int] = (),
+    *,
+    most_bytes: int = MOST_BYTES,
+    pause: Pause = no_pause,
 ) -> int:
     """Write the statistics that sealed segments lack, ``but`` those of some, of so many bytes of
     the log; how many. Of more than that, they are made the next time."""
@@ -48,8 +57,10 @@ def write_missing(
     for link in links:
         if most_bytes <= 0:
             break
+        if _is_known_bad(engine, link.number):
+            continue
         most_bytes -= link.end_offset
-        written += _write(engine, link, texts)
+        written += _write(engine, link, texts, pause)
     return written
 
 
@@ -57,7 +68,21 @@ def write(engine: Engine, link: chain.Link) -> None:
     """Write the statistics of a segment that was just made, if any stream has a schema."""
     texts = snapshot.read(engine, _schemas)
     if texts:
-        _write(engine, link, texts)
+        _write(engine, link, texts, no_pause)
+
+
+def _is_known_bad(engine: Engine, number: int) -> bool:
+    """Whether the file of a segment is one that could not be read before."""
+    found = engine.unread_segments.get(number)
+    return found is not None and found == _identity(engine, number)
+
+
+def _identity(engine: Engine, number: int) -> Any:
+    """What tells the file of a segment from another one; None if it is gone."""
+    try:
+        return engine.fs.stat(file_names.segment(engine.path, number))[:4]
+    except FileNotFoundError:
+        return None
 
 
 def _schemas(view: Snapshot) -> dict[int, str]:
@@ -87,11 +112,13 @@ def _adopted(view: Snapshot, numbers: Collection[int]) -> list[int]:
     ]
 
 
-def _write(engine: Engine, link: chain.Link, texts: dict[int, str]) -> bool:
+def _write(engine: Engine, link: chain.Link, texts: dict[int, str], pause: Pause) -> bool:
+    identity = _identity(engine, link.number)
     try:
-        content = _content(engine, link, texts)
-    except (CorruptFrameError, FileNotFoundError):
-        return False  # damaged: 'check' reports it; dropped meanwhile: fine
+        content = _content(engine, link, texts, pause)
+    except (CorruptFrameError, FileNotFoundError):  # damaged, or dropped meanwhile
+        engine.unread_segments[link.number] = identity
+        return False
     from logstore.log import statsfile
 
     statsfile.write(engine.fs, engine.path, engine.uuid, link.number, link.end_offset, content)
@@ -103,7 +130,7 @@ def _write(engine: Engine, link: chain.Link, texts: dict[int, str]) -> bool:
     return False
 
 
-def _content(engine: Engine, link: chain.Link, texts: dict[int, str]) -> bytes:
+def _content(engine: Engine, link: chain.Link, texts: dict[int, str], pause: Pause) -> bytes:
     from logstore.log import statsfile
 
     builder = statsfile.StatisticsBuilder()
@@ -113,6 +140,7 @@ def _content(engine: Engine, link: chain.Link, texts: dict[int, str]) -> bytes:
         for frame in log_reader.scan(
             file, engine.seed, link.number, link.start_offset, link.end_offset
         ):
+            pause(fmt.FRAME_HEAD_BYTES + len(frame.payload))
             if frame.kind not in _KINDS or len(frame.payload) < _HEAD.size:
                 continue
             stream = _HEAD.unpack_from(frame.payload)[0]
@@ -124,7 +152,7 @@ def _content(engine: Engine, link: chain.Link, texts: dict[int, str]) -> bytes:
             try:
                 found = finder.of(frame.payload[_HEAD.size :])
             except CorruptNodeError:
-                continue
+                found = 0, [None] * len(finder.columns)
             builder.add(stream, finder.columns, frame.offset, statsfile.NodeRanges(*found))
     finally:
         file.close()
