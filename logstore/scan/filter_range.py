@@ -20,6 +20,7 @@ from logstore.codec.column_keys import ColumnRange
 from logstore.ids import U64_MAX, StreamID
 from logstore.scan.scan_columns import Target, column_type_of, is_exact
 from logstore.schema.column_types import ColumnType
+from logstore.where.filter_conditions import FilterTest
 from logstore.where.node_conditions import NodeTest, Ranges, place_of
 
 I64_MAX = (1 << 63) - 1
@@ -148,6 +149,10 @@ class FilterNodes:
             if (at := place_of(columns, target.read_from.encode(), kind)) is not None
         ]
         return _NodeQuestion(self._possible, found).may if found else None
+
+    def filter_test(self, columns: Sequence[tuple[bytes, str]]) -> FilterTest | None:  # noqa: ARG002
+        """What asks nodes with filters of these columns."""
+        return None
 
 
 class _RangedTarget:

@@ -39,10 +39,12 @@ def write_missing(
     but: Collection[int] = (),
     *,
     most_bytes: int = MOST_BYTES,
+    renew: bool = True,
     pause: Pause = no_pause,
 ) -> int:
     """Write the statistics that sealed segments lack, ``but`` those of some, of so many bytes of
-    the log; how many. Of more than that, they are made the next time."""
+    the log; how many. Of more than that, they are made the next time. ``renew``: also in place of
+    those in an older form, which takes a look into each file, once by a process."""
     texts = snapshot.read(engine, _schemas)
     if not texts:
         return 0
@@ -50,7 +52,11 @@ def write_missing(
     lacking = [
         number
         for number in file_names.segments(engine.fs, engine.path)
-        if number not in but and file_names.statistics(engine.path, number).name not in present
+        if number not in but
+        and (
+            file_names.statistics(engine.path, number).name not in present
+            or (renew and _is_outdated(engine, number))
+        )
     ]
     links = _sealed(engine, lacking) if lacking else []
     written = 0
@@ -69,6 +75,18 @@ def write(engine: Engine, link: chain.Link) -> None:
     texts = snapshot.read(engine, _schemas)
     if texts:
         _write(engine, link, texts, no_pause)
+
+
+def _is_outdated(engine: Engine, number: int) -> bool:
+    """Whether the statistics of a segment have an older form; each is looked at once."""
+    if number in engine.seen_statistics:
+        return False
+    from logstore.log import statsfile
+
+    found = statsfile.is_outdated(engine.fs, engine.path, number)
+    if not found:
+        engine.seen_statistics.add(number)
+    return found
 
 
 def _is_known_bad(engine: Engine, number: int) -> bool:
@@ -153,7 +171,13 @@ def _content(engine: Engine, link: chain.Link, texts: dict[int, str], pause: Pau
                 found = finder.of(frame.payload[_HEAD.size :])
             except CorruptNodeError:
                 found = 0, [None] * len(finder.columns)
-            builder.add(stream, finder.columns, frame.offset, statsfile.NodeRanges(*found))
+            builder.add(
+                stream,
+                finder.columns,
+                statsfile.NodePlace(frame.offset, len(frame.payload)),
+                statsfile.NodeRanges(*found),
+                finder.filters,
+            )
     finally:
         file.close()
     return builder.pack()
@@ -172,4 +196,5 @@ class _StreamRanges:
             (NamedColumn(column.field, column.type.name), ranged)
             for column, ranged in ranged_columns(parsed(text))
         ]
-        self.of = codec().RangeFinder([ranged for _, ranged in self.columns]).of
+        finder = codec().RangeFinder([ranged for _, ranged in self.columns], True)
+        self.of, self.filters = finder.of, finder.filters
