@@ -120,7 +120,7 @@ class NodeSkipping:
         """The ranges of a block's nodes, unless few are named: to read these takes less."""
         few = self._named is not None and len(self._named) <= NAMED_FEW
         asks = self._asked is not None and self._asked.tests
-        return {} if few or not asks else _unpacked(segment, block)
+        return {} if few or not asks else nodes_of(segment, block)
 
     def _looked_up(self, stream: int, segment: int) -> _Asked | None:
         found = statistics(self._engine, segment)
@@ -171,7 +171,7 @@ def _named(segment: int, block: Block, test: FilterTest) -> Collection[int] | No
     }
 
 
-def _unpacked(segment: int, block: Block) -> dict[int, NodeRanges]:
+def nodes_of(segment: int, block: Block) -> dict[int, NodeRanges]:
     """The nodes of a block, by position; none of one that cannot be read."""
     try:
         return {fmt.position(segment, offset): node for offset, node in block.nodes().items()}

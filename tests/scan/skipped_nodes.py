@@ -1,4 +1,4 @@
-"""What tests of statistics share: what is told of segments, and the nodes that a scan leaves out."""
+"""What tests of statistics share: what is told of segments, and the nodes that scans leave out."""
 
 from __future__ import annotations
 
