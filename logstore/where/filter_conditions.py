@@ -46,7 +46,7 @@ def bytes_test(where: Sequence[bytes], columns: Sequence[tuple[bytes, str]]) -> 
     fields = [field for field, _ in columns]
     return all_of(
         [
-            _has_any(fields.index(name), [value])
+            has_any(fields.index(name), [value])
             for name, value in zip(where[::2], where[1::2], strict=True)
             if name in fields
         ]
@@ -77,10 +77,10 @@ def _of_test(test: Test, columns: Sequence[tuple[bytes, str]]) -> FilterTest | N
     values = test.operand if test.sign == "in" else [test.operand]
     if at is None or len(values) > VALUES_MAX:
         return None
-    return _has_any(at, [column.kind.write(each) for each in values])
+    return has_any(at, [column.kind.write(each) for each in values])
 
 
-def _has_any(at: int, texts: Sequence[bytes]) -> FilterTest:
+def has_any(at: int, texts: Sequence[bytes]) -> FilterTest:
     """Asks for the nodes that may have one of these texts in a column."""
     nodes_with = codec().nodes_with
     hashes = [codec().filter_hash(each) for each in texts]
@@ -89,6 +89,6 @@ def _has_any(at: int, texts: Sequence[bytes]) -> FilterTest:
         found = filters[at]
         if found is None:
             return ALL_NODES
-        return reduce(or_, [nodes_with(found, each) for each in hashes])
+        return reduce(or_, [nodes_with(found, each) for each in hashes], 0)
 
     return may

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pyarrow.compute as pc
 import pytest
 
 import logstore
@@ -18,8 +19,6 @@ from logstore.log import file_names, statsfile
 from logstore.log.filter_choice import BYTES_SHARE
 from tests.scan.scanned_stores import make_store, seal_with_statistics
 from tests.scan.skipped_nodes import read_by_scan, told
-
-NODES = 20_000 // 40
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +108,35 @@ def test_a_value_is_found_in_few_nodes(
         if column == "level":
             wanted = [n for n, row in enumerate(drawn) if row["level"] != "debug"]
         assert read_by_scan(filled, stream, several)[0] == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("where", "share"),
+    [
+        (lambda row: pc.field("name") == row["name"], 0.05),
+        (lambda row: pc.field("name").isin([row["name"], "zzz"]), 0.05),
+        (lambda row: (pc.field("name") == row["name"]) & (pc.field("n") >= 0), 0.05),
+        (lambda row: pc.field("user") == row["user"], 0.25),
+        (lambda row: (pc.field("user") == row["user"]) | (pc.field("n") == 5), 1.0),
+        (lambda row: pc.field("user") != row["user"], 1.0),
+        (lambda _: pc.field("level") == "error", 0.2),
+        (lambda row: pc.field("ref") == str(row["ref"]), 1.0),
+        (lambda row: pc.field("ref") == str(row["ref"]).upper(), 1.0),
+    ],
+)
+def test_filters_are_asked_for_expressions_that_are_handed_down(
+    filled: logstore.Store[bytes], drawn: list[dict[str, Any]], where: Any, share: float
+) -> None:
+    stream = filled.stream("s")
+    expression = where(drawn[4321])
+    columns = ["n", "name", "user", "level", "ref"]
+    every = stream.scan(columns=columns).to_arrow()
+    wanted = every.filter(expression)["n"].to_pylist()
+    rows, asked, skipped = read_by_scan(filled, stream, None, pushed=expression)
+    assert rows == len(wanted)
+    assert (asked - skipped) / asked <= share
+    query = stream.scan(columns=columns)._query
+    assert query.reader(filter=expression).read_all()["n"].to_pylist() == wanted
 
 
 def test_what_is_nowhere_is_looked_for_nearly_nowhere(filled: logstore.Store[bytes]) -> None:

@@ -16,9 +16,13 @@ def told(store: Any) -> dict[int, statsfile.SegmentStatistics]:
     return {number: each for number, each in found.items() if each is not None}
 
 
-def read_by_scan(store: Any, stream: Any, where: str) -> tuple[int, int, int]:
-    """How many rows a scan finds, of how many nodes it asks, and how many it leaves out."""
-    query = stream.scan(columns=["id"], where=where)._query
+def read_by_scan(
+    store: Any, stream: Any, where: str | None, pushed: Any = None
+) -> tuple[int, int, int]:
+    """How many rows a scan finds, of how many nodes it asks, and how many it leaves out; of a
+    condition, or of an expression that is handed down."""
+    names = ["id"] if pushed is None else [each.name for each in stream.schema.columns]
+    query = stream.scan(columns=names, where=where)._query
     asked: list[NodeSkipping] = []
     condition = query._condition
 
@@ -31,8 +35,8 @@ def read_by_scan(store: Any, stream: Any, where: str) -> tuple[int, int, int]:
 
     before, module.NodeSkipping = module.NodeSkipping, Counted
     try:
-        rows = query.reader().read_all().num_rows
+        rows = query.reader(filter=pushed).read_all().num_rows
     finally:
         module.NodeSkipping = before
-    assert condition is not None
+    assert condition is not None or pushed is not None
     return rows, asked[0].looked_at, asked[0].skipped

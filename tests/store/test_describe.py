@@ -90,9 +90,7 @@ def test_numbers_that_json_lacks(tmp_path: Path) -> None:
 
 def test_it_is_awaited(stream: Any) -> None:
     async def told() -> Any:
-        async with await logstore.aio.open(
-            stream._opened.path, sync="os", background=False
-        ) as store:
+        async with logstore.aio.open(stream._opened.path, sync="os", background=False) as store:
             return await store.stream("s").describe(columns=["n"])
 
     assert asyncio.run(told()) == stream.describe(columns=["n"])
