@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import logstore
 from logstore import format as fmt
 from logstore.engine.maintenance import column_statistics
-from logstore.log import file_names, statsfile
+from logstore.log import file_names, filter_choice, statsfile
 from logstore.log.filter_choice import BYTES_SHARE
 from tests.scan.scanned_stores import make_store, seal_with_statistics
 from tests.scan.skipped_nodes import read_by_scan, told
@@ -165,6 +166,34 @@ def test_filters_follow_nodes_through_deletes_and_a_compaction(
                 found = [entry["n"] for entry in stream.range(where=f"name = '{some[at]['name']}'")]
                 assert found == ([] if at % 3 else [at])
             store.compact(purge=True)
+
+
+@pytest.mark.parametrize(
+    ("stored", "kind"), [("string", pa.int64()), ("long", pa.string()), ("long", pa.uint8())]
+)
+def test_columns_that_are_read_as_another_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str, kind: Any
+) -> None:
+    monkeypatch.setattr(filter_choice, "BYTES_SHARE", 9.0)  # few and small as the entries are
+    monkeypatch.setattr(filter_choice, "SMALL_SHARE", 9.0)
+    with make_store(tmp_path / "store", background=False) as store:
+        stream = store.stream("s")
+        stream.configure(schema=f"v {stored}")
+        texts = ["5", "05", "5.0", "x", "300"] if stored == "string" else ["5", "300", "7"]
+        order = [*texts * 30]
+        random.Random(3).shuffle(order)
+        for each in order:
+            stream.add({"v": each})
+        query = stream.scan(columns=["v"], schema={"v": kind})._query
+        expressions = [pc.field("v") == pa.scalar(5).cast(kind), pc.field("v").is_null()]
+
+        def rows() -> list[int]:
+            return [query.reader(filter=each).read_all().num_rows for each in expressions]
+
+        before = rows()
+        seal_with_statistics(store)
+        assert "v" in filters_of(store)
+        assert rows() == before
 
 
 def test_an_older_form_counts_as_none_and_is_made_anew(tmp_path: Path) -> None:

@@ -64,6 +64,16 @@ def test_values_for_which_alone_a_filter_can_hold(
     assert found(expression, name) == values
 
 
+def test_what_is_not_proved_is_not_told() -> None:
+    whole = FilterRange(N == 5, SCHEMA).can_hold
+
+    def doubtful(known: Any) -> bool:
+        return "n < 5" in str(known[0]) or whole(known)
+
+    assert points(whole, "n", pa.int32()) == [5]
+    assert points(doubtful, "n", pa.int32()) is None
+
+
 TEXTS = st.text(st.sampled_from("ab\0\x7f\x80\xe4\ud7ff\ue000\U0010ffff"), max_size=3)
 
 
