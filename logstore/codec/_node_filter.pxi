@@ -86,7 +86,8 @@ cdef inline void put_bits(u8* data, u64 at, u64 value) noexcept nogil:
 
 
 cdef bytes filter_of(const Hashed* of):
-    cdef u64 buckets = max(of.size, BUCKETS_MIN) if of.size else 0, pairs, at = 0, place, bucket, size, start = 0
+    cdef u64 buckets = max(of.size, BUCKETS_MIN) if of.size else 0
+    cdef u64 pairs, at = 0, place, bucket, size, start = 0
     cdef uint32_t* counts = <uint32_t*>malloc((buckets + 1) * sizeof(uint32_t))
     cdef uint32_t* starts = <uint32_t*>malloc((buckets + 1) * sizeof(uint32_t))
     cdef u8* last = <u8*>malloc(buckets + 1)

@@ -74,7 +74,7 @@ def test_bytes_that_are_no_filter_name_every_node(codec: Codec, data: bytes, has
     [b"", EMPTY[:7], EMPTY + b"\0", b"\xff" * 8, b"\xff" * 16, b"\1\0\0\0\1\0\0\0\0",
      b"\1\0\0\0\1\0\0\0\3", b"\0\0\0\0\1\0\0\0\1"],
 )  # fmt: skip
-def test_what_is_damaged_names_every_node(codec: Codec, data: bytes) -> None:
+def test_a_damaged_filter_names_every_node(codec: Codec, data: bytes) -> None:
     assert codec.nodes_with(data, 7) == ALL_NODES
     assert codec.nodes_with(EMPTY, 7) == 0
 

@@ -140,7 +140,9 @@ def test_filters_are_asked_for_expressions_that_are_handed_down(
     assert query.reader(filter=expression).read_all()["n"].to_pylist() == wanted
 
 
-def test_what_is_nowhere_is_looked_for_nearly_nowhere(filled: logstore.Store[bytes]) -> None:
+def test_a_value_that_is_nowhere_is_looked_for_nearly_nowhere(
+    filled: logstore.Store[bytes],
+) -> None:
     stream = filled.stream("s")
     for where, share in (("name = 'zzz'", 0.01), ("name = '7777777777'", 0.05),
                          ("level = 'fatal'", 0.1), ("user = 'user 401'", 0.1),

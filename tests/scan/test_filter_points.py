@@ -64,7 +64,7 @@ def test_values_for_which_alone_a_filter_can_hold(
     assert found(expression, name) == values
 
 
-def test_what_is_not_proved_is_not_told() -> None:
+def test_values_that_are_not_proved_are_not_told() -> None:
     whole = FilterRange(N == 5, SCHEMA).can_hold
 
     def doubtful(known: Any) -> bool:

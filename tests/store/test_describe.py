@@ -96,7 +96,7 @@ def test_it_is_awaited(stream: Any) -> None:
     assert asyncio.run(told()) == stream.describe(columns=["n"])
 
 
-def test_what_cannot_be_described(stream: Any) -> None:
+def test_columns_that_cannot_be_described(stream: Any) -> None:
     for columns, error in (
         (["none"], SchemaError), (["tags"], SchemaError), (["raw"], SchemaError),
         ("n", OptionError), (5, OptionError), (["n"] * 300, OptionError), ([5], SchemaError),
