@@ -227,7 +227,7 @@ def _questions(bench: Bench) -> list[Result]:
             unit, *kept, 10, note,
         ),
         below("read of the log for a thousandth of the rows", "%", share, 1.0, note=note),
-        below("read for one of all texts, in no order, with statistics", "%", lookups, 6, note=note),
+        below("read for one text, in no order, with statistics", "%", lookups, 6, note=note),
     ]  # fmt: skip
 
 
