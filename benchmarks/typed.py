@@ -214,6 +214,7 @@ def _questions(bench: Bench) -> list[Result]:
         con.execute(f"select count(*), avg(temp) from rows where {condition}").fetchall()
         log_bytes = sum(each.stat().st_size for each in (store.path / "log").glob("*.log"))
         share = Sample("bytes of the log", [100 * (_read_bytes() - before) / log_bytes])
+        lookups = _lookups(stream, log_bytes)
     note, unit = f"{count:,} rows, in the order of at", "s of processor time"
     return [
         Result(
@@ -226,7 +227,18 @@ def _questions(bench: Bench) -> list[Result]:
             unit, *kept, 10, note,
         ),
         below("read of the log for a thousandth of the rows", "%", share, 1.0, note=note),
+        below("read for one text, in no order, with statistics", "%", lookups, 6, note=note),
     ]  # fmt: skip
+
+
+def _lookups(stream: Any, log_bytes: int) -> Sample:
+    """What is read to find the rows of a text in the midst, with the statistics."""
+    middle = (stream.first.id.ms + stream.last.id.ms) // 2
+    device = next(iter(stream.range(middle, count=1)))["device"]
+    stream._opened.engine().statistics.clear()
+    before = _read_bytes()
+    assert sum(1 for _ in stream.range(where=f"device = '{device}'"))
+    return Sample("bytes of the log", [100 * (_read_bytes() - before) / log_bytes])
 
 
 def _processor_s(call: Callable[[], object]) -> float:

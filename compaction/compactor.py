@@ -93,7 +93,7 @@ class Compactor:
             return
         report = CompactionReport()
         maintenance_locks.write_missing_hints(engine)
-        column_statistics.write_missing(engine, victims)
+        column_statistics.write_missing(engine, victims, pause=pause)
         # Only what lies in victims is moved: with a threshold of 1, no other node has to be.
         runner.sweep(engine, self._committer, report, victims, 1.0, pause)
         disk_space.ensure(engine)

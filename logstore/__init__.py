@@ -33,6 +33,8 @@ _HOME = {
     "PendingEntry": ("logstore.api.info", "PendingEntry"),
     "PendingInfo": ("logstore.api.info", "PendingInfo"),
     "PinInfo": ("logstore.api.info", "PinInfo"),
+    "ColumnDescription": ("logstore.api.describing", "ColumnDescription"),
+    "StreamDescription": ("logstore.api.describing", "StreamDescription"),
     "StoreInfo": ("logstore.api.info", "StoreInfo"),
     "FullStreamInfo": ("logstore.api.info", "FullStreamInfo"),
     "FullGroupInfo": ("logstore.api.info", "FullGroupInfo"),
@@ -93,6 +95,8 @@ _ERRORS = (
 )
 
 if TYPE_CHECKING:
+    from logstore.api.describing import ColumnDescription as ColumnDescription
+    from logstore.api.describing import StreamDescription as StreamDescription
     from logstore.api.entry import DeleteOutcome as DeleteOutcome
     from logstore.api.entry import Entry as Entry
     from logstore.api.entry import Fields as Fields

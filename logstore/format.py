@@ -188,7 +188,7 @@ HINT_ITEM = struct.Struct("<IIQIIIBB")
 assert HINT_ITEM.size == 30
 
 # -- statistics: head, then msgpack, compressed (zlib) ---------------------------------------------
-STATISTICS_MAGIC = b"LGSTSTA\x00"
+STATISTICS_MAGIC = b"LGSTSTA\x01"
 # magic, format version, reserved, segment, segment bytes, bytes and compressed bytes of the body,
 # store uuid, crc of the body bound to all before
 STATISTICS_HEAD = struct.Struct("<8sHHIIII16sI")

@@ -510,7 +510,7 @@ def _leave_hints(engine: Engine) -> None:
     try:
         maintenance_locks.write_missing_hints(engine)
         most_bytes = column_statistics.MOST_BYTES_AT_CLOSE
-        column_statistics.write_missing(engine, most_bytes=most_bytes)
+        column_statistics.write_missing(engine, most_bytes=most_bytes, renew=False)
     except (Error, OSError) as exc:  # what they are for is slower without them, and no less right
         log.warning(
             "%s: hints or statistics were not written; a rebuild, or a read for a condition, is "

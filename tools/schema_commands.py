@@ -36,6 +36,26 @@ def show(output: Output, path: Path, name: str) -> None:
         _tell(output, options.existing(store, name).schema)
 
 
+@options.command("describe", group=schema)
+@options.stream_argument
+def describe(output: Output, path: Path, name: str) -> None:
+    """Tell what the columns of STREAM hold: values, nulls, the least and the most."""
+    with options.reading(path) as store:
+        found = options.existing(store, name).describe()
+    told = found.as_dict()
+    if output.json:
+        output.json_object(told)
+        return
+    output.table(
+        ("column", "type", "values", "nulls", "least", "most"),
+        [
+            (column, each["type"], each["count"], each["nulls"], each["least"], each["most"])
+            for column, each in told["columns"].items()
+        ],
+        title=f"{found.entries:,} entries; {found.nodes_read:,} of {found.nodes:,} nodes were read",
+    )
+
+
 @options.command("infer", group=schema)
 @options.stream_argument
 @click.option(

@@ -436,6 +436,7 @@ class AsyncStream(Generic[T]):
         return await self._run(lambda: self._stream.last_id)
 
     count = of_stream(Stream[T].count)
+    describe = of_stream(Stream[T].describe)
 
     @declared_by(Stream.scan)
     async def scan(self, *interval: Any, **options: Any) -> AsyncIterator[pa.RecordBatch]:

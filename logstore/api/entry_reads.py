@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from logstore.schema.stream_schema import Schema
     from logstore.where.condition_binding import Column
     from logstore.where.entry_conditions import EntryCondition
+    from logstore.where.filter_conditions import FilterTest
     from logstore.where.node_conditions import NodeTest
 
 T = TypeVar("T", bytes, str)
@@ -151,6 +152,15 @@ class Matching:
         from logstore.where.node_conditions import node_test
 
         return node_test(self._condition.tree, columns)
+
+    def filter_test(self, columns: Sequence[tuple[bytes, str]]) -> FilterTest | None:
+        """What asks nodes with filters of these columns; see ``filter_conditions``."""
+        from logstore.where.filter_conditions import all_of, bytes_test, filter_test
+
+        found = bytes_test(self.where, columns)
+        if self._condition is None:
+            return found
+        return all_of([found, filter_test(self._condition.tree, columns)])
 
     def as_text(self) -> Matching:
         """The same, with entries of text, in which bytes that are no UTF-8 are lone surrogates."""

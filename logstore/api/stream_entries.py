@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from logstore.api.describing import StreamDescription
     from logstore.api.entry_reads import Matching, Where
     from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
     from logstore.api.scan import Scan
@@ -330,6 +331,32 @@ class StreamEntries(Generic[T]):
 
         low, high = arguments.interval(start, end)
         return live.count_stream(self._opened.engine(), self._name, low, high)
+
+    def describe(
+        self, start: IDLike = "-", end: IDLike = "+", *, columns: Sequence[str] | None = None
+    ) -> StreamDescription:
+        """Tell what the columns of the schema hold: values, nulls, the least and the most.
+
+        It is exact, and quick where statistics tell of most nodes: the others are read.
+
+        Args:
+            start: as in ``range``.
+            end: as in ``range``.
+            columns: their names; None: all of the schema but those of ``json`` and ``binary``.
+
+        Returns:
+            A ``StreamDescription``, of one moment. What is not of its column's type is null, and
+            NaN is above all numbers.
+
+        Raises:
+            InvalidIDError: an end is no ID.
+            OptionError: ``start`` is above ``end``, or ``columns`` are no names.
+            SchemaError: there is no schema, or no such column, or its values have no order.
+        """
+        from logstore.api.describing import describe
+
+        low, high = arguments.interval(start, end)
+        return describe(self._opened, self._name, low, high, columns)
 
     # -- adding -------------------------------------------------------------------------------
     @overload

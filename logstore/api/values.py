@@ -416,7 +416,9 @@ class TypedValues(_Reading):
         return flat if {bytes}.issuperset(map(type, flat)) else None
 
     def all_plain(self, rows: list[Any]) -> list[dict[Any, Any]] | None:
-        """The same of all these; None if one is not a dict then. SchemaError."""
+        """The same of all these; None if one is not a dict, or not one then. SchemaError."""
+        if not {dict}.issuperset(map(type, rows)):
+            return None
         made: list[Any] = []
         for row in self._rows(rows):
             if type(row) is not dict:

@@ -1,4 +1,5 @@
-# The least and the most of columns in a node. Pure twin: column_ranges.py.
+# The least and the most of columns in a node, and filters of some nodes. Pure twin:
+# column_ranges.py.
 #
 # Invariants: what is told of a text is what the twin tells; of one that is not surely the one text
 # of a value of its column, nothing.
@@ -17,11 +18,13 @@ cdef enum RangeOrder:
     BY_TEXT, BY_WHOLE, BY_DOUBLE
 
 cdef enum RangeKind:
-    R_BOOL, R_INT, R_LONG, R_DOUBLE, R_DECIMAL, R_STRING, R_ENUM, R_DATE, R_TIME, R_TIMESTAMP
+    R_BOOL, R_INT, R_LONG, R_DOUBLE, R_DECIMAL, R_STRING, R_ENUM, R_DATE, R_TIME, R_TIMESTAMP, \
+        R_UUID
 
 cdef dict RANGE_KINDS = {
     "bool": R_BOOL, "int": R_INT, "long": R_LONG, "double": R_DOUBLE, "decimal": R_DECIMAL,
     "string": R_STRING, "enum": R_ENUM, "date": R_DATE, "time": R_TIME, "timestamp": R_TIMESTAMP,
+    "uuid": R_UUID,
 }
 
 
@@ -39,6 +42,9 @@ ctypedef struct Ranged:
     int digits
     int scale
     int64_t nulls
+    bint filtered       # whether its texts are hashed
+    bint sound          # and all of them were, since filters were taken
+    Hashed hashed
     bint known
     bint any
     RangeKey least
@@ -151,6 +157,20 @@ cdef bint whole_key(const Elem* elem, int bits, int64_t* key) noexcept nogil:
     return bits == 63 or -0x80000000 <= key[0] <= 0x7FFFFFFF
 
 
+cdef bint is_uuid_text(const char* text, Py_ssize_t size) noexcept nogil:
+    """The one text of a UUID, in lower case."""
+    cdef Py_ssize_t at
+    if size != 36:
+        return False
+    for at in range(36):
+        if at == 8 or at == 13 or at == 18 or at == 23:
+            if text[at] != b"-"[0]:
+                return False
+        elif not (b"0"[0] <= text[at] <= b"9"[0] or b"a"[0] <= text[at] <= b"f"[0]):
+            return False
+    return True
+
+
 cdef bint text_key(const Ranged* column, RangeKey* key, object texts) except -1:
     """Whether the text of an element can be compared, whose bytes are its key."""
     cdef Elem* elem = &key.elem
@@ -173,6 +193,8 @@ cdef bint text_key(const Ranged* column, RangeKey* key, object texts) except -1:
         return size == 10 and is_date_at(text)
     if column.kind == R_TIME:
         return size == 15 and is_time_at(text)
+    if column.kind == R_UUID:
+        return is_uuid_text(text, size)
     return (size == 4 and memcmp(text, b"true", 4) == 0) or \
         (size == 5 and memcmp(text, b"false", 5) == 0)
 
@@ -204,14 +226,33 @@ cdef void keep_key(RangeKey* to, const RangeKey* key) noexcept nogil:
         to.elem.data = to.text
 
 
-cdef int take_value(Ranged* column, const Elem* elem, object texts) except -1:
+cdef int take_text(Ranged* column, const RangeKey* key, bint has_key, u8 node) except -1:
+    """Hash the text of a value; a text that is long has no key, and is hashed."""
+    cdef u8 text[24]
+    cdef u64 size
+    if not has_key and (column.kind != R_STRING or not is_utf8(key.elem.data, key.elem.size)):
+        column.sound = False
+    elif key.elem.is_int:
+        size = format_i64(key.elem.number, text)
+        hashed_add(&column.hashed, text_hash(text, size), node)
+    else:
+        hashed_add(&column.hashed, text_hash(key.elem.data, key.elem.size), node)
+    return 0
+
+
+cdef int take_value(Ranged* column, const Elem* elem, object texts, u8 node) except -1:
     """Take the value of an entry into account."""
     cdef RangeKey key
-    if not column.known:
+    cdef bint has_key
+    if not column.known and not column.sound:
         return 0
     key.elem = elem[0]
-    if not key_of_elem(column, &key, texts):
+    has_key = key_of_elem(column, &key, texts)
+    if column.sound:
+        take_text(column, &key, has_key, node)
+    if not has_key:
         column.known = False
+    if not column.known:
         return 0
     if not column.any:
         column.any = True
@@ -232,8 +273,9 @@ cdef class RangeFinder:
     cdef Ranged* ranged
     cdef Py_ssize_t count
     cdef bint busy
+    cdef int nodes              # since filters were taken
 
-    def __cinit__(self, columns):
+    def __cinit__(self, columns, bint filtering=False):
         cdef Py_ssize_t i
         from logstore.codec.column_keys import COLUMNS_MAX, ColumnRange
 
@@ -245,6 +287,7 @@ cdef class RangeFinder:
         self.ranged = <Ranged*>malloc((self.count + 1) * sizeof(Ranged))
         if self.ranged == NULL:
             raise MemoryError
+        memset(self.ranged, 0, (self.count + 1) * sizeof(Ranged))
         self.texts = []
         for i, (field, kind, digits, scale, texts) in enumerate(self.columns):
             wanted_elem(&self.ranged[i].name, <bytes?>field)
@@ -252,9 +295,16 @@ cdef class RangeFinder:
             self.ranged[i].digits, self.ranged[i].scale = digits, scale
             self.ranged[i].order = BY_WHOLE if kind in ("int", "long", "decimal") else \
                 BY_DOUBLE if kind == "double" else BY_TEXT
+            self.ranged[i].filtered = filtering and \
+                self.ranged[i].kind in (R_INT, R_LONG, R_STRING, R_ENUM, R_UUID)
+            self.ranged[i].sound = self.ranged[i].filtered
             self.texts.append(texts)
 
     def __dealloc__(self):
+        cdef Py_ssize_t i
+        if self.ranged != NULL:
+            for i in range(self.count):
+                hashed_free(&self.ranged[i].hashed)
         free(self.ranged)
 
     def of(self, bytes lp not None, /):
@@ -263,6 +313,26 @@ cdef class RangeFinder:
         self.busy = True
         try:
             return self.found_in(lp)
+        finally:
+            self.nodes += 1
+            self.busy = False
+
+    def filters(self):
+        cdef Py_ssize_t k
+        cdef Ranged* column
+        cdef list found = []
+        if self.busy:
+            raise UsageError("a RangeFinder is for one thread at a time")
+        self.busy = True
+        try:
+            for k in range(self.count):
+                column = &self.ranged[k]
+                sound = column.sound and self.nodes <= FILTER_NODES
+                found.append(filter_of(&column.hashed) if sound else None)
+                column.hashed.size = 0
+                column.sound = column.filtered
+            self.nodes = 0
+            return found
         finally:
             self.busy = False
 
@@ -276,6 +346,7 @@ cdef class RangeFinder:
         cdef Py_ssize_t k
         fail(read_master(p, size_of(lp), &m))
         for k in range(self.count):
+            self.ranged[k].sound = self.ranged[k].sound and self.nodes < FILTER_NODES
             self.ranged[k].nulls = 0
             self.ranged[k].known, self.ranged[k].any = True, False
         slots = <int64_t*>malloc((m.width + 1) * sizeof(int64_t))
@@ -341,7 +412,9 @@ cdef class RangeFinder:
                     self.ranged[k].here, self.ranged[k].there = elem, True
         for k in range(self.count):
             if self.ranged[k].there:
-                take_value(&self.ranged[k], &self.ranged[k].here, self.texts[k])
+                take_value(
+                    &self.ranged[k], &self.ranged[k].here, self.texts[k], <u8>self.nodes
+                )
             else:
                 self.ranged[k].nulls += 1
         after[0] = pos

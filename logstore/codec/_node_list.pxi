@@ -250,6 +250,15 @@ cdef class NodeList:
             at = item.after
         return found
 
+    def lives(self):
+        cdef Located item
+        cdef u64 at = 0
+        cdef list found = []
+        while read_item(self.data.data, at, self.data.size, &item):
+            found.append(item.live)
+            at = item.after
+        return found
+
     def picked(self, list wanted not None):
         cdef Located item
         cdef Buf out

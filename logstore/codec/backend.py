@@ -67,6 +67,8 @@ class Codec:
     resp_given_ids = staticmethod(_pure.resp_given_ids)
     resp_ids = staticmethod(_pure.resp_ids)
     validate = staticmethod(_pure.validate)
+    filter_hash = staticmethod(_pure.filter_hash)
+    nodes_with = staticmethod(_pure.nodes_with)
     survey = staticmethod(_pure.survey)
     rows = staticmethod(_pure.rows)
     decoded_pairs = staticmethod(_pure.decoded_pairs)

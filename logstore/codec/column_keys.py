@@ -25,6 +25,7 @@ _WHOLE = re.compile(rb"-?[1-9][0-9]*|0")
 _DOUBLE = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _DOUBLE_MAX_BYTES: Final = 32
 _DATE = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(rb"[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}")
 Key: TypeAlias = "int | float | bytes"
 
@@ -65,6 +66,14 @@ def ranged_column(field: bytes, of: ColumnType) -> RangedColumn | None:
     if isinstance(of, Fixed):
         return RangedColumn(field, kind, of.digits, of.scale)
     return RangedColumn(field, kind, texts=of.texts if isinstance(of, Enum) else ())
+
+
+def filter_text(column: RangedColumn, text: bytes) -> bytes | None:
+    """A text as filters have it; None if it is not surely the one text of a value. One that is too
+    long for a key is."""
+    if column.kind == "string":
+        return text if _is_utf8(text) else None
+    return None if key_of(column)(text) is None else text
 
 
 def key_of(column: RangedColumn) -> Callable[[bytes], Key | None]:
@@ -117,13 +126,15 @@ def _bool(text: bytes) -> bytes | None:
 
 
 def _string(text: bytes) -> bytes | None:
-    if len(text) > TEXT_MAX_BYTES:
-        return None
+    return text if len(text) <= TEXT_MAX_BYTES and _is_utf8(text) else None
+
+
+def _is_utf8(text: bytes) -> bool:
     try:
         text.decode()
     except UnicodeDecodeError:
-        return None
-    return text
+        return False
+    return True
 
 
 def _one_of(texts: Collection[bytes], text: bytes) -> bytes | None:
@@ -156,11 +167,23 @@ def _timestamp(text: bytes) -> bytes | None:
     return text if _date(text[:10]) and _time(text[11:26]) else None
 
 
+def _uuid(text: bytes) -> bytes | None:
+    return None if _UUID.fullmatch(text) is None else text
+
+
 _KEYS: Final[dict[str, Callable[[bytes], Key | None]]] = {
     "bool": _bool,
     "string": _string,
     "date": _date,
     "time": _time,
     "timestamp": _timestamp,
+    "uuid": _uuid,
 }
+FILTERED_KINDS: Final = (
+    "int",
+    "long",
+    "string",
+    "enum",
+    "uuid",
+)  # whose equal values are equal texts
 KINDS: Final = ("int", "long", "double", "decimal", "enum", *_KEYS)

@@ -260,6 +260,10 @@ class NodeList:
         """The positions of the nodes; 0 of one whose listpack stands in the list."""
         return [item.position for item, _ in each_item(self._data)]
 
+    def lives(self) -> list[int]:
+        """How many live entries each of the nodes has."""
+        return [item.live for item, _ in each_item(self._data)]
+
     def picked(self, wanted: Sequence[int]) -> bytes:
         """The items of some nodes: their numbers in the list, ascending."""
         chosen = set(wanted)

@@ -45,6 +45,7 @@ from logstore.codec.node import (
     validate,
 )
 from logstore.codec.node_batch import NodeBatch
+from logstore.codec.node_filter import filter_hash, nodes_with
 from logstore.codec.node_list import NodeList, may_match, stretch_bytes
 from logstore.codec.pending_run import PendingRun
 from logstore.codec.resp import (
@@ -98,6 +99,7 @@ __all__ = [
     "entry_element_count",
     "extend",
     "field_value",
+    "filter_hash",
     "find",
     "first_deliveries",
     "first_live_id",
@@ -115,6 +117,7 @@ __all__ = [
     "may_match",
     "moment_texts",
     "new_node",
+    "nodes_with",
     "pack",
     "pack_ids",
     "resp_add",

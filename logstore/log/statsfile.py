@@ -2,7 +2,8 @@
 their columns. Who looks for entries leaves out the nodes in which none can be.
 
 Nodes are told in blocks of BLOCK_NODES, in the order of the segment; what a block tells holds for
-all of its nodes, which are unpacked only where they are looked at.
+all of its nodes, which are unpacked only where they are looked at. A block has filters of some
+columns (``filter_choice``), which tell the nodes that may have a value.
 
 Invariants: it is derived, as hints are: lost or not whole, it is as good as none. Its segment does
 not change, so what it tells of a node stays right: a node only loses entries. It never outlives its
@@ -16,24 +17,29 @@ import struct
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from operator import sub
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgpack
 
 from logstore import format as fmt
+from logstore.codec import node_filter
 from logstore.codec.column_keys import ColumnRange, Key, RangedColumn, key_of
 from logstore.crc import crc32c
 from logstore.errors import CorruptionError, FileSystemError
 from logstore.fs import FileSystem
 from logstore.log import file_names, versioned, whole_file
+from logstore.log.filter_choice import FilterChoice, Filters
 from logstore.tuples import NamedTuple
 
-BLOCK_NODES: Final = 64
+BLOCK_NODES: Final = node_filter.NODES_MAX
 MAX_BYTES: Final = 32 << 20  # of the content: more of it is not told, nor read
 _ZLIB_LEVEL: Final = 1
 Ranges = Sequence["ColumnRange | None"]
+TakeFilters = Callable[[], Filters]
 T = TypeVar("T")
 
 
@@ -42,6 +48,13 @@ class NamedColumn(NamedTuple):
 
     field: bytes
     type: str
+
+
+class NodePlace(NamedTuple):
+    """Where in its segment the frame of a node begins, and how many bytes it has."""
+
+    offset: int
+    size_bytes: int
 
 
 class NodeRanges(NamedTuple):
@@ -53,19 +66,28 @@ class NodeRanges(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Neighbouring nodes of a stream; ``last``: where in the segment the last one begins."""
+    """Neighbouring nodes of a stream: where in the segment the last one begins, what holds for all
+    of them, and what for each, packed; how far behind the one before each begins, packed, in the
+    order of the segment; the filter of each column, None if there is none."""
 
     last: int
     whole: NodeRanges
     packed: bytes
+    places: bytes
+    filters: Filters
+
+    def offsets(self) -> tuple[int, ...]:
+        """Where in the segment the frames of its nodes begin, ascending."""
+        return tuple(accumulate(struct.unpack(f"<{len(self.places) // 4}I", self.places)))
 
     def nodes(self) -> dict[int, NodeRanges]:
         """Its nodes, by where their frames begin in the segment. CorruptionError, ValueError,
         TypeError."""
         columns = len(self.whole.ranges)
+        nodes = versioned.unpack(self.packed, "a block of statistics")
         return {
-            _checked(int, offset): NodeRanges(_checked(int, rows), _unpacked(ranges, columns))
-            for offset, rows, ranges in versioned.unpack(self.packed, "a block of statistics")
+            offset: NodeRanges(_checked(int, rows), _unpacked(ranges, columns))
+            for offset, (rows, ranges) in zip(self.offsets(), nodes, strict=True)
         }
 
 
@@ -106,50 +128,85 @@ class StatisticsBuilder:
         self,
         stream: int,
         columns: Sequence[tuple[NamedColumn, RangedColumn]],
-        offset: int,
-        node: NodeRanges,
+        node: NodePlace,
+        ranges: NodeRanges,
+        filters: TakeFilters = tuple,
     ) -> None:
-        """Add a node; those of a stream come in the order of the segment, with the same columns."""
+        """Add a node; those of a stream come in the order of the segment, with the same columns.
+        ``filters`` gives those of the nodes since it was called last."""
         found = self._streams.get(stream)
         if found is None:
-            found = self._streams[stream] = _StreamBuilder(columns)
-        found.add(offset, node)
+            found = self._streams[stream] = _StreamBuilder(columns, filters)
+        found.add(node, ranges)
 
     def pack(self) -> bytes:
         """The content of the file, at most MAX_BYTES: of a segment with more, nothing is told."""
-        body = [[stream, *each.finished()] for stream, each in self._streams.items()]
-        packed: bytes = msgpack.packb(body)
-        return packed if len(packed) <= MAX_BYTES else NOTHING
+        for streams in self._streams.values():
+            streams.finish()
+        for filtered in (True, False):
+            body = [[key, *each.packed(filtered)] for key, each in self._streams.items()]
+            packed: bytes = msgpack.packb(body)
+            if len(packed) <= MAX_BYTES:
+                return packed
+        return NOTHING
 
 
 class _StreamBuilder:
     """The blocks of one stream."""
 
-    def __init__(self, columns: Sequence[tuple[NamedColumn, RangedColumn]]) -> None:
+    def __init__(
+        self, columns: Sequence[tuple[NamedColumn, RangedColumn]], filters: TakeFilters
+    ) -> None:
         self._columns = [[each.field, each.type] for each, _ in columns]
         self._keys = [key_of(each) for _, each in columns]
-        self._blocks: list[list[Any]] = []
-        self._nodes: list[tuple[int, NodeRanges]] = []
+        self._blocks: list[Block] = []
+        self._nodes: list[tuple[NodePlace, NodeRanges]] = []
+        self._take_filters = filters
+        self._size_bytes = 0
+        self._choice = FilterChoice(len(columns))
 
-    def add(self, offset: int, node: NodeRanges) -> None:
-        self._nodes.append((offset, node))
+    def add(self, node: NodePlace, ranges: NodeRanges) -> None:
+        self._nodes.append((node, ranges))
         if len(self._nodes) == BLOCK_NODES:
             self._end_block()
 
-    def finished(self) -> list[Any]:
+    def finish(self) -> None:
         if self._nodes:
             self._end_block()
-        return [self._columns, self._joined([block[2] for block in self._blocks]), self._blocks]
+
+    def packed(self, filtered: bool) -> list[Any]:
+        """What the file has of the stream; ``filtered``: with filters."""
+        chosen = self._choice.columns(self._keys, self._size_bytes) if filtered else []
+        whole = self._joined([block.whole.ranges for block in self._blocks])
+        blocks = [
+            [
+                block.last,
+                block.whole.rows,
+                block.whole.ranges,
+                block.packed,
+                block.places,
+                [each if at in chosen else None for at, each in enumerate(block.filters)],
+            ]
+            for block in self._blocks
+        ]
+        return [self._columns, whole, blocks]
 
     def _joined(self, parts: Sequence[Ranges]) -> list[ColumnRange | None]:
         return [joined([part[at] for part in parts], key) for at, key in enumerate(self._keys)]
 
     def _end_block(self) -> None:
         nodes, self._nodes = self._nodes, []
-        rows = sum(node.rows for _, node in nodes)
-        ranges = self._joined([node.ranges for _, node in nodes])
-        packed = msgpack.packb([[offset, node.rows, node.ranges] for offset, node in nodes])
-        self._blocks.append([nodes[-1][0], rows, ranges, packed])
+        whole = NodeRanges(
+            sum(each.rows for _, each in nodes), self._joined([each.ranges for _, each in nodes])
+        )
+        packed = msgpack.packb([[each.rows, each.ranges] for _, each in nodes])
+        filters = self._take_filters() or [None] * len(self._keys)
+        offsets = [place.offset for place, _ in nodes]
+        steps = map(sub, offsets, [0, *offsets])
+        places = struct.pack(f"<{len(offsets)}I", *steps)
+        self._blocks.append(Block(offsets[-1], whole, packed, places, filters))
+        self._size_bytes += sum(place.size_bytes for place, _ in nodes)
+        self._choice.add(whole.ranges, nodes[len(nodes) // 2][1].ranges, filters, len(nodes))
 
 
 def joined(ranges: Ranges, key: Any) -> ColumnRange | None:
@@ -190,6 +247,19 @@ def write(
     )[:-4]
     crc = crc32c(body, crc32c(head)).to_bytes(4, "little")
     whole_file.write_alone(fs, file_names.statistics(store, number), head + crc + body)
+
+
+def is_outdated(fs: FileSystem, store: Path, number: int) -> bool:
+    """Whether the statistics of a segment are there in an older form."""
+    try:
+        file = fs.open(file_names.statistics(store, number))
+    except (FileNotFoundError, FileSystemError):
+        return False
+    try:
+        magic = file.pread(len(fmt.STATISTICS_MAGIC), 0)
+    finally:
+        file.close()
+    return magic[:-1] == fmt.STATISTICS_MAGIC[:-1] and magic < fmt.STATISTICS_MAGIC
 
 
 def read(fs: FileSystem, store: Path, uuid: bytes, number: int) -> SegmentStatistics | None:
@@ -241,8 +311,10 @@ def _streams(content: bytes) -> Iterator[tuple[int, StreamStatistics]]:
                 _checked(int, last),
                 NodeRanges(_checked(int, rows), _unpacked(ranges, len(named))),
                 _checked(bytes, packed),
+                _places(places),
+                _filters(filters, len(named)),
             )
-            for last, rows, ranges, packed in blocks
+            for last, rows, ranges, packed, places, filters in blocks
         )
         lasts = array("Q", [each.last for each in made])
         yield (
@@ -262,6 +334,21 @@ def _unpacked(ranges: Any, columns: int) -> list[ColumnRange | None]:
             if each.least is not None or each.most is not None:
                 _checked(bytes, each.least)
                 _checked(bytes, each.most)
+    return found
+
+
+def _places(places: Any) -> bytes:
+    """Where the nodes of a block begin."""
+    if len(_checked(bytes, places)) % 4 or len(places) > 4 * BLOCK_NODES:
+        raise ValueError("the places of nodes are cut off")
+    return bytes(places)
+
+
+def _filters(filters: Any, columns: int) -> list[bytes | None]:
+    """The filters of so many columns."""
+    found = [None if each is None else _checked(bytes, each) for each in filters]
+    if len(found) != columns:
+        raise ValueError("there are other filters than columns")
     return found
 
 

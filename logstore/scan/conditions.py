@@ -41,6 +41,7 @@ from logstore.where.condition_binding import STANDARD, Binding, Column, Test, li
 from logstore.where.condition_tree import All, Always, Either, all_of
 from logstore.where.condition_values import parsed_json, picked, step_into
 from logstore.where.entry_conditions import characters_of
+from logstore.where.filter_conditions import FilterTest, filter_test
 from logstore.where.node_conditions import NodeTest, node_test
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -72,6 +73,10 @@ class ScanCondition(NamedTuple):
     def node_test(self, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
         """What asks nodes with the ranges of these columns; see ``node_conditions``."""
         return None if self.tree is None else node_test(self.tree, columns)
+
+    def filter_test(self, columns: Sequence[tuple[bytes, str]]) -> FilterTest | None:
+        """What asks nodes with filters of these columns; see ``filter_conditions``."""
+        return None if self.tree is None else filter_test(self.tree, columns)
 
 
 def condition(where: Any, known: Mapping[str, Target], kept: Schema | None = None) -> ScanCondition:

@@ -17,9 +17,12 @@ from operator import and_
 from typing import Any
 
 from logstore.codec.column_keys import ColumnRange
+from logstore.codec.node_filter import ALL_NODES
 from logstore.ids import U64_MAX, StreamID
+from logstore.scan.filter_points import points
 from logstore.scan.scan_columns import Target, column_type_of, is_exact
 from logstore.schema.column_types import ColumnType
+from logstore.where.filter_conditions import Filters, FilterTest, all_of, has_any
 from logstore.where.node_conditions import NodeTest, Ranges, place_of
 
 I64_MAX = (1 << 63) - 1
@@ -132,6 +135,7 @@ class FilterNodes:
 
     def __init__(self, condition: Any, possible: FilterRange, targets: Iterable[Target]) -> None:
         text = str(condition)
+        targets = list(targets)
         self._possible = possible
         self._targets = [
             (each, kind)
@@ -139,6 +143,12 @@ class FilterNodes:
             if not each.standard and each.read is None and each.name in text
             and is_exact(each.type) and (kind := column_type_of(each.type)) is not None
         ]  # fmt: skip
+        self._equal: dict[bytes, list[tuple[str, Any]]] = {}
+        for each in targets:
+            if not each.standard and each.read is None and each.name in text:
+                named = self._equal.setdefault(each.read_from.encode(), [])
+                named.append((each.name, each.type))
+        self._points: dict[str, list[Any] | None] = {}
 
     def node_test(self, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
         """What asks nodes with the ranges of these columns; None: it would always be True."""
@@ -148,6 +158,44 @@ class FilterNodes:
             if (at := place_of(columns, target.read_from.encode(), kind)) is not None
         ]
         return _NodeQuestion(self._possible, found).may if found else None
+
+    def filter_test(self, columns: Sequence[tuple[bytes, str]]) -> FilterTest | None:
+        """What asks nodes with filters of these columns, for the values that must be equal."""
+        return all_of(
+            [
+                self._equal_test(name, kind, at)
+                for at, (field, stored) in enumerate(columns)
+                for name, kind in self._equal.get(field, ())
+                if _is_text_of(kind, stored)
+            ]
+        )
+
+    def _equal_test(self, name: str, kind: Any, at: int) -> FilterTest:
+        """Asks for the values of a column that were found, once it is known that there are
+        filters: to find them takes milliseconds."""
+
+        def test(filters: Filters) -> int:
+            if filters[at] is None:
+                return ALL_NODES
+            if not asked:
+                asked.append(self._has_points(name, kind, at))
+            return ALL_NODES if asked[0] is None else asked[0](filters)
+
+        asked: list[FilterTest | None] = []
+        return test
+
+    def _has_points(self, name: str, kind: Any, at: int) -> FilterTest | None:
+        if name not in self._points:
+            self._points[name] = points(self._possible.can_hold, name, kind)
+        found = self._points[name]
+        return None if found is None else has_any(at, [str(each).encode() for each in found])
+
+
+def _is_text_of(kind: Any, stored: str) -> bool:
+    """Whether a value of an Arrow type has the text that is stored in a column that has filters."""
+    from pyarrow import types
+
+    return not types.is_integer(kind) or stored in ("int", "long")
 
 
 class _RangedTarget:

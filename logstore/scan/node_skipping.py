@@ -13,10 +13,11 @@ lies in them cannot match either.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from logstore import format as fmt
+from logstore.codec.node_filter import ALL_NODES
 from logstore.codec.node_list import NodeList
 from logstore.engine.runtime.engine import Engine
 from logstore.errors import CorruptionError
@@ -24,9 +25,11 @@ from logstore.index.keys import StreamRecord
 from logstore.log import file_names, statsfile
 from logstore.log.statsfile import Block, NodeRanges, SegmentStatistics, StreamStatistics
 from logstore.tuples import NamedTuple
+from logstore.where.filter_conditions import FilterTest, all_of
 from logstore.where.node_conditions import NodeTest, Ranges
 
 KEPT_BYTES: Final = 32 << 20
+NAMED_FEW: Final = 8
 SEGMENTS_MAX: Final = 16  # of which a reading holds what it asks: nodes lie mostly in order
 _lock = threading.RLock()  # a signal handler may read while we do
 
@@ -36,6 +39,10 @@ class NodeCondition(Protocol):
 
     def node_test(self, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
         """What asks nodes with the ranges of these columns; None: it would always be True."""
+        ...
+
+    def filter_test(self, columns: Sequence[tuple[bytes, str]]) -> FilterTest | None:
+        """What asks nodes with filters of these columns; None: any may match."""
         ...
 
 
@@ -51,7 +58,8 @@ class NodeSkipping:
         self._stretch = _NO_STRETCH
         self._asked: _Asked | None = None  # what is asked there
         # Those of the last block that may match, by position.
-        self._nodes: dict[int, NodeRanges] = {}
+        self._nodes: Mapping[int, NodeRanges] = {}
+        self._named: Collection[int] | None = None  # the positions of those that filters name
 
     def left(self, record: StreamRecord, found: NodeList) -> bytes:
         """The items of a list of a stream's nodes, without those that are left out."""
@@ -59,7 +67,7 @@ class NodeSkipping:
             return found.items()
         stream = record.number
         if stream != self._stream:
-            self._stream, self._stretch, self._nodes = stream, _NO_STRETCH, {}
+            self._stream, self._stretch = stream, _NO_STRETCH
         positions = found.positions()
         wanted: list[int] = []
         above, upto, may = self._stretch
@@ -74,12 +82,15 @@ class NodeSkipping:
 
     def _may(self, position: int) -> bool:
         """Whether the node of a position may match, in a stretch that may."""
+        if self._named is not None and position not in self._named:
+            return False
         node = self._nodes.get(position)
         return node is None or self._asked is None or self._asked.may(node.ranges)
 
     def _found(self, position: int) -> _Stretch:
         """The stretch of the log around a position for which one answer holds."""
         segment, offset = fmt.position_parts(position)
+        self._nodes, self._named = {}, None
         key = self._stream, segment
         if key not in self._known:
             while len(self._known) >= SEGMENTS_MAX:
@@ -97,10 +108,19 @@ class NodeSkipping:
             return _Stretch(fmt.position(segment, 0), last, may=False)
         before, block = found
         may = asked.may(block.whole.ranges)
+        if may and asked.filters is not None:
+            self._named = named = _named(segment, block, asked.filters)
+            may = named is None or bool(named)
         if may:
-            self._nodes = _unpacked(segment, block)
+            self._nodes = self._told_of(segment, block)
         above = fmt.position(segment, before)
         return _Stretch(above, fmt.position(segment, block.last), may)
+
+    def _told_of(self, segment: int, block: Block) -> Mapping[int, NodeRanges]:
+        """The ranges of a block's nodes, unless few are named: to read these takes less."""
+        few = self._named is not None and len(self._named) <= NAMED_FEW
+        asks = self._asked is not None and self._asked.tests
+        return {} if few or not asks else nodes_of(segment, block)
 
     def _looked_up(self, stream: int, segment: int) -> _Asked | None:
         found = statistics(self._engine, segment)
@@ -109,7 +129,8 @@ class NodeSkipping:
             return None
         tests = [each.node_test(told.columns) for each in self._conditions]
         wanted = [each for each in tests if each is not None]
-        return _Asked(told, wanted) if wanted else None
+        filters = all_of([each.filter_test(told.columns) for each in self._conditions])
+        return _Asked(told, wanted, filters) if wanted or filters is not None else None
 
 
 class _Stretch(NamedTuple):
@@ -124,17 +145,33 @@ _NO_STRETCH = _Stretch(0, 0, may=True)
 
 
 class _Asked(NamedTuple):
-    """What is told of a stream's nodes in a segment, and what must be possible there."""
+    """What is told of a stream's nodes in a segment, what must be possible there, and what asks
+    filters."""
 
     told: StreamStatistics
     tests: list[NodeTest]
+    filters: FilterTest | None
 
     def may(self, ranges: Ranges) -> bool:
         """Whether an entry may match where these ranges hold."""
         return all(test(ranges) for test in self.tests)
 
 
-def _unpacked(segment: int, block: Block) -> dict[int, NodeRanges]:
+def _named(segment: int, block: Block, test: FilterTest) -> Collection[int] | None:
+    """The positions of the nodes of a block that may match by its filters; None: any may."""
+    if not any(block.filters):
+        return None
+    found = test(block.filters)
+    if found == ALL_NODES:
+        return None
+    return {
+        fmt.position(segment, offset)
+        for at, offset in enumerate(block.offsets())
+        if found >> at & 1
+    }
+
+
+def nodes_of(segment: int, block: Block) -> dict[int, NodeRanges]:
     """The nodes of a block, by position; none of one that cannot be read."""
     try:
         return {fmt.position(segment, offset): node for offset, node in block.nodes().items()}

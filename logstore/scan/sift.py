@@ -29,6 +29,7 @@ from logstore.scan.record_batches import read_size
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
+    from logstore.where.filter_conditions import FilterTest
     from logstore.where.node_conditions import NodeTest
 
 NODES_MIN, NODES_MAX = 16, 1000  # of a batch: the first are small, as often the first suffices
@@ -44,6 +45,10 @@ class MatchingMaker(Maker, Protocol):
 
     def node_test(self, columns: Sequence[tuple[bytes, str]]) -> NodeTest | None:
         """What asks nodes with the ranges of these columns."""
+        ...
+
+    def filter_test(self, columns: Sequence[tuple[bytes, str]]) -> FilterTest | None:
+        """What asks nodes with filters of these columns."""
         ...
 
 

@@ -21,38 +21,11 @@ from logstore.codec.column_keys import (
 from logstore.errors import CorruptNodeError
 from logstore.schema.column_types import ColumnType, Enum, Fixed
 from logstore.schema.schema_text import parse
+from tests.codec.column_nodes import Pairs, columns_of, node_of, values_of
 from tests.schema.drawn_values import TEXTS, VALUES
 
 NAMES = (b"n", b"7", b"", b"gr\xc3\xb6\xc3\x9fe")
 KINDS = [kind for kind in VALUES if ranged_column(b"n", kind) is not None]
-Pairs = list[tuple[bytes, bytes]]
-
-
-def node_of(codec: Codec, rows: list[Pairs], deleted: list[int]) -> bytes:
-    """A node with these entries, some of them deleted in it."""
-    made: list[Any] = [pairs or [(b"other", b"")] for pairs in rows]
-    batch = codec.rows(made)
-    packed = codec.pack(batch, 0, len(rows), (5, 0), None, 0, 0, 1 << 20, 1 << 20)
-    lp = packed.nodes[0].lp
-    return codec.mark_deleted(lp, deleted) if deleted else lp
-
-
-def columns_of(kinds: dict[bytes, ColumnType]) -> list[RangedColumn]:
-    """The columns, each of which has ranges."""
-    found = [ranged_column(name, kind) for name, kind in kinds.items()]
-    return [each for each in found if each is not None]
-
-
-def values_of(kind: ColumnType, texts: list[bytes | None]) -> list[Any]:
-    """What readers read of these texts."""
-    found = []
-    for text in texts:
-        try:
-            value = None if text is None else kind.read(text)
-        except ValueError:
-            value = None
-        found.append(value)
-    return found
 
 
 def check_holds(kind: ColumnType, texts: list[bytes | None], told: ColumnRange | None) -> None:

@@ -16,11 +16,14 @@ import pytest
 import logstore
 from logstore.compaction import segment_rewrite
 from logstore.engine.maintenance import column_statistics
+from logstore.engine.maintenance.background_work import MaintenanceThread
+from logstore.engine.runtime.background import StoppedError
 from logstore.errors import SchemaError
 from logstore.log import file_names, statsfile
 from logstore.log.statsfile import NamedColumn
-from logstore.scan.node_skipping import SEGMENTS_MAX, NodeSkipping, statistics
-from tests.scan.scanned_stores import make_store, seal_with_statistics
+from logstore.scan.node_skipping import SEGMENTS_MAX, NodeSkipping
+from tests.scan.scanned_stores import flip, make_store, seal_with_statistics
+from tests.scan.skipped_nodes import read_by_scan, told
 
 SCHEMA = "n int, note string?"
 
@@ -40,38 +43,8 @@ def fill(store: logstore.Store[bytes], name: str = "s", count: int = 100) -> Any
     return stream
 
 
-def told(store: Any) -> dict[int, statsfile.SegmentStatistics]:
-    """What the statistics tell that are there, by segment."""
-    engine = store._engine()
-    numbers = file_names.segments(engine.fs, engine.path)
-    found = {number: statistics(engine, number) for number in numbers}
-    return {number: each for number, each in found.items() if each is not None}
-
-
 def files(store: Any) -> list[str]:
     return sorted(path.name for path in (store.path / "log").glob("*.stats"))
-
-
-def read_by_scan(store: Any, stream: Any, where: str) -> tuple[int, int, int]:
-    """How many rows a scan finds, of how many nodes it asks, and how many it leaves out."""
-    query = stream.scan(columns=["id"], where=where)._query
-    asked: list[NodeSkipping] = []
-    condition = query._condition
-
-    class Counted(NodeSkipping):
-        def __init__(self, engine: Any, conditions: Any) -> None:
-            super().__init__(engine, conditions)
-            asked.append(self)
-
-    from logstore.scan import query as module
-
-    before, module.NodeSkipping = module.NodeSkipping, Counted
-    try:
-        rows = query.reader().read_all().num_rows
-    finally:
-        module.NodeSkipping = before
-    assert condition is not None
-    return rows, asked[0].looked_at, asked[0].skipped
 
 
 def test_nodes_are_left_out(store: logstore.Store[bytes]) -> None:
@@ -193,6 +166,56 @@ def test_a_store_without_schemas_has_none(store: logstore.Store[bytes]) -> None:
         stream.add({"n": n})
     seal_with_statistics(store)
     assert files(store) == []
+
+
+def test_a_damaged_segment_is_read_once_by_a_process(
+    store: logstore.Store[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    engine, committer = store._live().engine, store._live().committer
+    segment_rewrite.seal(engine, committer)
+    path = file_names.segment(store.path, 1)
+    whole = path.read_bytes()
+    flip(path, len(whole) // 2)
+    tried: list[int] = []
+    real = column_statistics._content
+
+    def counted(*args: Any) -> bytes:
+        tried.append(args[1].number)
+        return real(*args)
+
+    monkeypatch.setattr(column_statistics, "_content", counted)
+    for _ in range(3):
+        assert column_statistics.write_missing(engine) == 0
+    assert tried == [1]
+    path.write_bytes(whole)  # restored: another time of change
+    assert column_statistics.write_missing(engine) == 1
+    assert tried == [1, 1]
+
+
+def test_they_are_made_between_rests_and_go_on_where_somebody_was_waiting(
+    store: logstore.Store[bytes],
+) -> None:
+    fill(store)
+    engine, committer = store._live().engine, store._live().committer
+    segment_rewrite.seal(engine, committer)
+    spent: list[int] = []
+    column_statistics.write_missing(engine, pause=spent.append)
+    assert sum(spent) >= path_bytes(store) - 200
+    file_names.statistics(store.path, 1).unlink()
+    thread = MaintenanceThread(engine, committer)
+    thread._stop.set()  # the first rest finds that it shall end
+    with pytest.raises(StoppedError):
+        thread.tick()
+    assert files(store) == []
+    thread._stop.clear()
+    thread.tick()
+    assert files(store) == [file_names.statistics(store.path, 1).name]
+
+
+def path_bytes(store: Any) -> int:
+    """Bytes of the first segment."""
+    return file_names.segment(store.path, 1).stat().st_size
 
 
 def test_another_schema_makes_them_anew(store: logstore.Store[bytes]) -> None:
@@ -317,9 +340,15 @@ def test_damaged_ones_are_as_good_as_none(store: logstore.Store[bytes]) -> None:
     "content",
     [
         b"", b"\xc0", b"\x91\xc0", msgpack.packb([[1, [], [], [None]]]), b"\x93\x01\x02\x03",
-        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [], b""]]]]),
-        msgpack.packb([[1, [[b"n", "int"]], [], [[5, 1, [None], b""]]]]),
-        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [[0, 7, 7]], b""]]]]),
+        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [], b"", b"", [None]]]]]),
+        msgpack.packb([[1, [[b"n", "int"]], [], [[5, 1, [None], b"", b"", [None]]]]]),
+        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [[0, 7, 7]], b"", b"", [None]]]]]),
+        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [None], b""]]]]),
+        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [None], b"", b"", []]]]]),
+        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [None], b"", b"", [1 << 24]]]]]),
+        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [None], b"", b"123", [None]]]]]),
+        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [None], b"", bytes(260), [None]]]]]),
+        msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [None], b"", 1 << 24, [None]]]]]),
         msgpack.packb([["x", [], [], []]]), msgpack.packb([[1, [[5, 6]], [None], []]]),
         msgpack.packb([[1, [[b"n", "int"]], [], []]]),
     ],
@@ -339,8 +368,8 @@ def test_content_that_somebody_made_is_refused(
     [
         ([0, b"x", b"y"], b""),
         ([0, b"0", b"9"], b"\xc1"),
-        ([0, b"0", b"9"], msgpack.packb([[64, 4, []], [164, 4, [[0, b"0", b"1"]]]])),
-        ([0, b"0", b"9"], msgpack.packb([["x", 4, [[0, b"0", b"1"]]]])),
+        ([0, b"0", b"9"], msgpack.packb([[4, []], [4, [[0, b"0", b"1"]]]])),
+        ([0, b"0", b"9"], msgpack.packb([["x", [[0, b"0", b"1"]]]])),
         ([0, b"0", b"9"], msgpack.packb(7)),
     ],
 )
@@ -353,7 +382,9 @@ def test_ranges_that_somebody_made_leave_nothing_out(
     file_names.statistics(engine.path, 1).unlink()
     columns = [[b"n", "int"], [b"note", "string"]]
     both = [ranges, None]
-    content = msgpack.packb([[1, columns, both, [[1 << 30, 40, both, nodes]]]])
+    content = msgpack.packb(
+        [[1, columns, both, [[1 << 30, 40, both, nodes, bytes(8), [bytes(9), None]]]]]
+    )
     statsfile.write(engine.fs, engine.path, engine.uuid, 1, 100, content)
     assert statsfile.read(engine.fs, engine.path, engine.uuid, 1) is not None
     found = [(entry["n"]) for entry in stream.range(where="n = 5")]
@@ -368,7 +399,7 @@ WHOLE = [[0, b"0", b"99"], None]
 
 
 @pytest.mark.parametrize(
-    ("whole", "of_node", "told_offset"),
+    ("whole", "of_node", "lacking"),
     [
         (WHOLE, [], 0),
         (WHOLE, [None], 0),
@@ -377,23 +408,22 @@ WHOLE = [[0, b"0", b"99"], None]
         (WHOLE, [[0, b"1", None], None], 0),
         (WHOLE, [["x", b"0", b"99"], None], 0),
         (WHOLE, [5, None], 0),
-        (WHOLE, WHOLE, float("inf")),
-        (WHOLE, WHOLE, "1"),
+        (WHOLE, WHOLE, 1),
         ([[0, b"abc", b"z"], None], WHOLE, 0),
         ([[0, b"1", None], None], WHOLE, 0),
         ([None], WHOLE, 0),
     ],
 )
 def test_ranges_that_somebody_made_are_as_good_as_none(
-    store: logstore.Store[bytes], whole: Any, of_node: Any, told_offset: Any
+    store: logstore.Store[bytes], whole: Any, of_node: Any, lacking: int
 ) -> None:
     stream = fill(store)
     seal_with_statistics(store)
     engine = store._engine()
     (block,) = told(store)[1].streams[1].blocks
-    nodes = [[told_offset or offset, 4, of_node] for offset in block.nodes()]
+    nodes = [[4, of_node] for _ in block.offsets()][lacking:]
     columns = [[b"n", "int"], [b"note", "string"]]
-    blocks = [[block.last, 100, whole, msgpack.packb(nodes)]]
+    blocks = [[block.last, 100, whole, msgpack.packb(nodes), block.places, [b"", None]]]
     content = msgpack.packb([[1, columns, whole, blocks]])
     file_names.statistics(engine.path, 1).unlink()
     statsfile.write(engine.fs, engine.path, engine.uuid, 1, 1, content)
@@ -410,7 +440,7 @@ def test_a_number_where_bytes_belong_takes_no_memory(
     fill(store, count=5)
     engine = store._engine()
     field, packed = (1 << 24, b"") if place == "field" else (b"n", 1 << 24)
-    content = msgpack.packb([[1, [[field, "int"]], [None], [[5, 1, [None], packed]]]])
+    content = msgpack.packb([[1, [[field, "int"]], [None], [[5, 1, [None], packed, b"", [None]]]]])
     statsfile.write(engine.fs, engine.path, engine.uuid, 7, 100, content)
     assert statsfile.read(engine.fs, engine.path, engine.uuid, 7) is None
 
@@ -419,7 +449,9 @@ def test_content_that_is_too_large_is_not_unpacked(store: logstore.Store[bytes])
     fill(store, count=5)
     engine = store._engine()
     size = statsfile.MAX_BYTES
-    content = msgpack.packb([[1, [[b"n", "int"]], [None], [[5, 1, [None], bytes(size)]]]])
+    content = msgpack.packb(
+        [[1, [[b"n", "int"]], [None], [[5, 1, [None], bytes(size), b"", [None]]]]]
+    )
     statsfile.write(engine.fs, engine.path, engine.uuid, 7, 100, content)
     assert file_names.statistics(engine.path, 7).stat().st_size < size // 100
     assert statsfile.read(engine.fs, engine.path, engine.uuid, 7) is None

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from logstore.codec import codec
 from logstore.codec.column_keys import ColumnRange, key_of, ranged_column
+from logstore.codec.node_filter import ALL_NODES
 from logstore.log.statsfile import joined
 from logstore.schema.schema_text import parse as parse_schema
 from logstore.schema.stream_schema import Schema
 from logstore.where.condition_binding import Binding, Column
 from logstore.where.condition_text import parse
 from logstore.where.entry_conditions import EntryCondition
+from logstore.where.filter_conditions import bytes_test, filter_test
 from logstore.where.node_conditions import node_test
 from tests.schema.drawn_conditions import COLUMNS, Said, combined, compared, like
 
@@ -30,12 +32,22 @@ def bound(schema: Schema, where: str) -> Any:
     return Binding(columns.get, "those", kept=True).bound(where, parse(where))
 
 
+def finder_of(schema: Schema) -> Any:
+    """What finds the ranges and the filters of nodes."""
+    columns = [ranged_column(each.field, each.type) for each in schema.columns]
+    return codec().RangeFinder([each for each in columns if each is not None], True)
+
+
+def node_of(rows: list[list[bytes]]) -> bytes:
+    """A node with these entries."""
+    batch = codec().rows([list(zip(row[::2], row[1::2], strict=True)) for row in rows])
+    return codec().pack(batch, 0, len(rows), (5, 0), None, 0, 0, 1 << 20, 1 << 20).nodes[0].lp
+
+
 def told_of(schema: Schema, rows: list[list[bytes]]) -> list[ColumnRange | None]:
     """The ranges of a node with these entries."""
-    columns = [ranged_column(each.field, each.type) for each in schema.columns]
-    batch = codec().rows([list(zip(row[::2], row[1::2], strict=True)) for row in rows])
-    lp = codec().pack(batch, 0, len(rows), (5, 0), None, 0, 0, 1 << 20, 1 << 20).nodes[0].lp
-    return codec().RangeFinder([each for each in columns if each is not None]).of(lp)[1]
+    found: list[ColumnRange | None] = finder_of(schema).of(node_of(rows))[1]
+    return found
 
 
 def columns_of(schema: Schema) -> list[tuple[bytes, str]]:
@@ -90,6 +102,63 @@ def test_no_node_with_an_entry_that_matches_is_left_out(
     ]
     block = [joined([ranges[at] for ranges in told], key) for at, key in enumerate(keys)]
     assert test(block) or not any_matches
+
+
+@given(asked())
+def test_filters_name_each_node_with_an_entry_that_matches(
+    case: tuple[Schema, list[list[list[bytes]]], str],
+) -> None:
+    schema, nodes, where = case
+    tree = bound(parse_schema(schema.text), where)
+    finder = finder_of(schema)
+    for rows in nodes:
+        finder.of(node_of(rows))
+    filters = finder.filters()
+    condition = EntryCondition(tree, "s")
+    test = filter_test(tree, columns_of(schema))
+    for at, rows in enumerate(nodes):
+        for row in rows:
+            flat = row[: 2 * (len(row) // 2)]
+            same = bytes_test(flat, columns_of(schema))
+            assert same is None or same(filters) >> at & 1
+            if test is not None and condition.matches(1, 1, row):
+                assert test(filters) >> at & 1
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "where", "named"),
+    [
+        ("n int?", ["3", "5"], ["n = 3", "n = 3.0", "n in (3, 9)", "n = 3 or n = 8",
+         "n = 3 and n > 1"], 0b01),
+        ("n int?", ["3", "5"], ["n = 4", "n in (1, 2)", "n = 4 and n != 9", "n = 1 or n = 2"], 0),
+        ("n int?", ["3", "5"], ["n != 3", "n > 3", "n not in (3)", "n is null", "not n = 3",
+         "n = 4 or n > 9"], None),
+        ("n string", ["x", "1"], ["n = 'x'"], 0b01),
+        ("n string", ["x", "1"], ["n = '1'"], 0b10),
+        ("n string", ["x", "1"], ["n like 'x%'"], None),
+        ("n enum('a', 'b', 'c')", ["a", "b"], ["n = 'c'"], 0),
+        ("n uuid", ["0000000a-0000-0000-0000-00000000000b"],
+         ["n = '0000000A-0000-0000-0000-00000000000B'"], 0b1),
+        ("n uuid", ["0000000a-0000-0000-0000-00000000000b"],
+         ["n = '0000000A-0000-0000-0000-00000000000C'"], 0),
+        ("n double", ["1", "2"], ["n = 1"], None),
+        ("n timestamp", ["2026-01-02 00:00:00.000000Z"], ["n = '2026-01-02'"], None),
+    ],
+)  # fmt: skip
+def test_nodes_that_filters_name(
+    column: str, values: list[str], where: list[str], named: int | None
+) -> None:
+    schema = parse_schema(column)
+    finder = finder_of(schema)
+    for each in values:
+        finder.of(node_of([[b"other", b"", b"n", each.encode()]]))
+    filters = finder.filters()
+    for text in where:
+        test = filter_test(bound(schema, text), columns_of(schema))
+        assert (test is None) == (named is None), text
+        if test is not None:
+            assert test(filters) == named, text
+            assert test([None] * len(filters)) == ALL_NODES
 
 
 @pytest.mark.parametrize(

@@ -662,3 +662,13 @@ def test_a_schema_and_settings_are_of_one_commit(store: logstore.Store[bytes]) -
     with pytest.raises(SchemaError):
         stream.configure(schema="v long", max_entries=20)
     assert (stream.settings.max_entries, str(stream.schema)) == (10, "v string")
+
+
+def test_few_rows_with_ids_are_added_as_many_are(tmp_path: Path) -> None:
+    with logstore.open(tmp_path / "store", sync="os", background=False) as store:
+        stream = store.stream("s")
+        stream.configure(schema="n int")
+        assert list(stream.add_many([((5, 0), {"n": 1}), ((6, 0), {"n": "2"})])) == [(5, 0), (6, 0)]
+        assert [entry["n"] for entry in stream.range()] == [1, 2]
+        with pytest.raises(SchemaError, match="row 1"):
+            stream.add_many([((7, 0), {"n": 1}), ((8, 0), {"n": "x"})])

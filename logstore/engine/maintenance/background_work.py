@@ -115,7 +115,7 @@ POLL_S = 0.2
 SETTLED_S = 1.0  # who has a store open for less loads nothing of compaction
 PINS_LOOK_S = 20.0  # how soon what the dead left is given back
 OPERATIONS_MAX_BYTES = 64 << 20
-CHECKPOINT_BYTES_S = 256 << 20  # no limit but for resting half of the time
+READING_BYTES_S = 256 << 20  # for checkpoints, statistics: no limit but for resting half the time
 Compact = Callable[[Pause], None]
 
 
@@ -135,6 +135,7 @@ class MaintenanceThread(StoreThread):
         self._space: SpaceAlarm | None = None  # made when it first looks: many are open for less
         self._periodic: list[Periodic] | None = None  # made at the first look, for the same reason
         self._active = 0
+        self._lacks_statistics = False
         self._pins_next_s = 0.0
         self._waiting = 0  # callers that want the maintenance lock
         self._guard = threading.Lock()
@@ -178,6 +179,8 @@ class MaintenanceThread(StoreThread):
         if active != self._active and not self._waiting:
             self._active = active
             self._after_seal()
+        if self._lacks_statistics and not self._waiting:
+            self._write_statistics()
         if time.monotonic() >= self._pins_next_s:
             self._pins_next_s = time.monotonic() + PINS_LOOK_S
             self._look_at_pins()
@@ -213,15 +216,23 @@ class MaintenanceThread(StoreThread):
             rate_bytes_s, self._stop, self._tick_features, lambda: self._waiting > 0
         ).spend
 
+    def _write_statistics(self) -> None:
+        self._lacks_statistics = False
+        try:
+            column_statistics.write_missing(self._engine, pause=self._throttle(READING_BYTES_S))
+        except StoppedError:  # somebody else goes first
+            self._lacks_statistics = True
+            raise
+
     def _after_seal(self) -> None:
         maintenance_locks.write_missing_hints(self._engine)
-        column_statistics.write_missing(self._engine)
+        self._lacks_statistics = True
         if due(self._engine):
             try:
                 from logstore.engine.maintenance import checkpoint
 
                 with maintenance_locks.alone(self._engine, 0):
-                    pause = self._throttle(CHECKPOINT_BYTES_S)
+                    pause = self._throttle(READING_BYTES_S)
                     checkpoint.take_alone(self._engine, self._committer, pause)
             except LockTimeoutError:
                 return  # somebody compacts or takes one already

@@ -242,6 +242,9 @@ class Engine:
         self.newest = NewestOfStreams()
         self.count_marks: dict[int, Any] = {}  # of streams, by number: see ``scan.live``
         self.statistics: dict[int, Any] = {}  # of segments, by number: see ``scan.node_skipping``
+        # See ``maintenance.column_statistics``.
+        self.unread_segments: dict[int, Any] = {}
+        self.seen_statistics: set[int] = set()
         self.cache, self.metrics, self.gate = RecordCache(), lock.metrics, Gate()
         self.pid, self.closed = os.getpid(), False
         self.gone, self.looked_ns = "", 0  # why the directory is not the store's any more
