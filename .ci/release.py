@@ -31,7 +31,7 @@ WHEEL_MOST_BYTES = 6 << 20
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 # What an installation may bring along, by the words of SPDX or of PyPI.
 LICENCES = re.compile(
-    r"\b(MIT|MIT-0|Apache|Apache-2\.0|BSD|BSD-[23]-Clause|ISC|PSF-2\.0|OLDAP-2\.8|LGPL|LGPL-[\w.-]+)\b"
+    r"\b(MIT|MIT-0|Apache|Apache-2\.0|BSD|BSD-[23]-Clause|ISC|PSF-2\.0|Zlib|OLDAP-2\.8|LGPL|LGPL-[\w.-]+)\b"
 )
 
 
