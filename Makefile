@@ -23,7 +23,7 @@ BENCH_SPARK = $(if $(filter-out --%,$(ARGS)),$(if $(filter spark planning transf
 TIMES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: test-asan help demo test test-full everything computing older pure-alone pure-beside test-alone test-beside test-quick test-for test-core test-pure lint types docs manual format bench instructions torture mutation env jar clean
+.PHONY: test-asan help demo test test-full everything computing older pure-alone pure-beside test-alone test-beside test-quick test-for test-core test-pure lint types docs manual format bench instructions torture mutation release env jar clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +111,9 @@ torture: ## the long tests, other runs each time; one table. Over an hour; TIMES
 
 mutation: ## break the product at one place at a time: do the tests notice? It goes on where it was
 	@$(ENV) test -- python -m tests.mutation $(ARGS)
+
+release: ## build twice, compare, try, list what is in it: dist/, for a person to upload
+	@$(ENV) release -- python .ci/release.py
 
 env: ## make the environment without Spark, and print where it is
 	@$(ENV) lint test

@@ -4,11 +4,19 @@ Each of the rooms that it maps to a folder of the top level is found there, not 
 ``logstore/NAME``: a source distribution has none.
 """
 
+import os
+import sys
 import tomllib
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
+if sys.platform == "win32":  # nothing that a build would make there could be imported
+    sys.exit(
+        "logstore runs on Linux and macOS, and not on Windows; under WSL 2 it does. "
+        "docs/compatibility.md says what is missing"
+    )
+os.umask(0o022)  # files in a wheel have the rights that they were made with
 ROOT = Path(__file__).resolve().parent
 ROOMS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"]
 

@@ -38,7 +38,7 @@ NATIVE = tuple(
     ROOT / "logstore" / each for each in ("codec", "engine/lane", "engine/reading", "mapped")
 )
 BASE = "base"
-SETS = ("bench", "demo", "docs", "java", "lint", "spark", "test")
+SETS = ("bench", "demo", "docs", "java", "lint", "release", "spark", "test")
 OLDER = "older"  # not a set: a pyspark beside the newest one, for one test
 # What the larger requirements, with all that they need, add to the download; Linux, x86_64.
 DOWNLOAD_MB = {

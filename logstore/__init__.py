@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from logstore.loading import load
 
-__version__ = "0.1.0.dev0"
+__version__ = "1.0.0.dev0"  # the one place; docs/releasing.md
 
 _HOME = {
     "open": ("logstore.api.store", "open_store"),
@@ -146,6 +146,8 @@ def __getattr__(name: str) -> Any:
         found = getattr(load(module), attribute)
         globals()[name] = found
         return found
+    if name[:1].isupper() and (today := load("logstore.deprecation").renamed(name)):
+        return __getattr__(today)
     raise AttributeError(f"module 'logstore' has no attribute {name!r}")
 
 

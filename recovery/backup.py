@@ -143,22 +143,30 @@ def restore(
     storefile.read(fs, source)
     users = users_alone(fs, source)
     try:
-        with filling(fs, target, "the store") as made:
-            parts: list[tuple[Path, Path]] = []
-            for numbers, name in (
-                (file_names.segments, file_names.segment),
-                (file_names.hints, file_names.hint),
-                (file_names.checkpoints, file_names.checkpoint),
-            ):
-                parts += [(name(source, each), name(target, each)) for each in numbers(fs, source)]
-            for place, (old, new) in enumerate(parts):
-                if progress is not None:
-                    progress(place, len(parts))
-                _copy(fs, old, made.file(new))
-            made.end(fs.read(source / file_names.STORE, fmt.STORE_BODY_MAX_BYTES * 2))
+        copy_closed(fs, source, target, "the store", progress=progress)
     finally:
         if users is not None:
             users.close()
+
+
+def copy_closed(
+    fs: FileSystem, source: Path, target: Path, what: str, *, progress: Progress | None = None
+) -> None:
+    """Copy the files of a store that nobody has open, and that the caller keeps closed; ``what``
+    the target becomes. OptionError if it holds something."""
+    with filling(fs, target, what) as made:
+        parts: list[tuple[Path, Path]] = []
+        for numbers, name in (
+            (file_names.segments, file_names.segment),
+            (file_names.hints, file_names.hint),
+            (file_names.checkpoints, file_names.checkpoint),
+        ):
+            parts += [(name(source, each), name(target, each)) for each in numbers(fs, source)]
+        for place, (old, new) in enumerate(parts):
+            if progress is not None:
+                progress(place, len(parts))
+            _copy(fs, old, made.file(new))
+        made.end(fs.read(source / file_names.STORE, fmt.STORE_BODY_MAX_BYTES * 2))
 
 
 def size_bytes(path: Path, fs: FileSystem = LOCAL) -> int:

@@ -64,7 +64,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
 # Files outside the packages, and what tests them.
 BESIDE: dict[str, tuple[str, ...]] = {
     "benchmarks": ("benchmarks",),
-    "build_clean.py": ("house",),
+    "build_commands.py": ("house",),
     "setup.py": ("house",),
     "pyspark_logstore.py": ("spark/test_found_module.py",),
     "docs": ("house",),
@@ -83,6 +83,7 @@ GOLDEN: dict[str, str] = {
     "tests/golden/fuzz": "tests.fuzz.corpus",
     "tests/golden/store_v1": "tests.golden.store_v1.generate",
     "tests/golden/store_v2": "tests.golden.store_v2.generate",
+    "tests/golden/store_v3": "tests.golden.store_v3.generate",
 }
 # What these tests reach through the public face alone, so that no import shows it.
 BY_THE_FACE = {("logstore.engine.features", "settings")}

@@ -73,6 +73,7 @@ SECTIONS = {
         "verify": ("upkeep", "Tell whether a backup is whole."),
         "restore": ("upkeep", "Make a store of a backup."),
         "ship": ("upkeep", "Publish a store at a URI: S3, GCS, HDFS."),
+        "upgrade": ("upkeep", "Bring a store to today's format; or back."),
         "retain": ("upkeep", "Drop what streams no longer keep."),
         "compact": ("upkeep", "Give deleted space back."),
         "checkpoint": ("upkeep", "Have a lost index rebuilt sooner."),

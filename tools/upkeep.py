@@ -1,5 +1,5 @@
-"""Looking after a store: ping, check, recover, checkpoint, backup, ship, verify, restore, retain,
-compact and pins.
+"""Looking after a store: ping, check, recover, checkpoint, backup, ship, verify, restore, upgrade,
+retain, compact and pins.
 
 ``check`` changes nothing, and exits with 0 for a clean store; 1 damaged; 2 wrong usage, or nothing
 there that could be checked; 3 whole, but behind the last commit lies an unacknowledged tail, which
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from logstore import __version__
 from logstore.api import showing
 from logstore.errors import CorruptionError, DamagedStoreError, DiskFullError, Error
 from logstore.loading import load
@@ -137,6 +138,38 @@ def restore(output: Output, source: str, target: Path) -> None:
         with output.progress("Restoring") as progress:
             backups.restore(Path(source), target, progress=progress)
     output.report({"store": str(target), "streams": found.streams, "entries": found.entries})
+
+
+@options.command("upgrade")
+@click.option(
+    "--backup", type=click.Path(path_type=Path), metavar="DIRECTORY",
+    help="Where the store is kept as it was.  [default: STORE.format-N]",
+)  # fmt: skip
+@click.option("--back-out", is_flag=True, help="Put that backup in the place of STORE.")
+def upgrade(output: Output, path: Path, backup: Path | None, back_out: bool) -> None:
+    """Bring STORE to the format of this version, which keeps it as it was beside it.
+
+    STORE must be closed everywhere. It is read whole, copied to --backup, and the copy is read
+    whole, before anything in it changes. Opening a store for writing brings it to the format of
+    today, too, without all that.
+
+    --back-out gives an older version its store back: the backup becomes STORE, and the upgraded
+    store STORE.format-N, where entries stay that were added since.
+    """
+    from logstore.recovery import format_upgrade
+
+    if back_out:
+        with output.progress("Backing out") as progress:
+            left = format_upgrade.back_out(path, backup, progress=progress)
+        output.report({"store": str(path), **left._asdict(), "aside": str(left.aside)})
+        return
+    with output.progress("Upgrading") as progress:
+        done = format_upgrade.upgrade(path, backup, progress=progress)
+    if done.backup is None:
+        why = f"nothing to do: that is the format of logstore {__version__}"
+        output.report({"store": str(path), "format": done.format, "note": why})
+    else:
+        output.report({"store": str(path), **done._asdict(), "backup": str(done.backup)})
 
 
 def _read_all(output: Output, path: Path, doing: str) -> check.CheckReport:

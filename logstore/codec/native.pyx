@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, auto_pickle=False
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
 """The codec compiled: the same names, bytes and refusals as the pure one.
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-# cython: freethreading_compatible=False
+# cython: freethreading_compatible=False, auto_pickle=False
 """The handler of SIGBUS, and the regions that it looks after; words that processes share, and
 sleeping on them; see the package.
 

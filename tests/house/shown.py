@@ -31,7 +31,7 @@ COMMENT = re.compile(r"(^| +)# .*$", re.MULTILINE)
 PAGES = [path for path in files() if path.suffix == ".md"]
 NOTEBOOKS = [path for path in files() if path.suffix == ".ipynb"]
 # Pages that tell of names that are gone.
-OF_THE_PAST = {Path("CHANGELOG.md"), Path("docs/mutation.md")}
+OF_THE_PAST = {Path("CHANGELOG.md"), Path("docs/mutation.md"), Path("docs/previews.md")}
 
 
 HOUSE = Path("tests/house")

@@ -17,7 +17,7 @@ from tests.house.repo import MAPPED, ROOMS, ROOT, files, modules, project
 
 SETUP = """
 from setuptools import Extension, setup
-from build_clean import BuildPy
+from build_commands import BuildPy
 setup(name="small", version="1", packages=["small"], cmdclass={"build_py": BuildPy},
       ext_modules=[Extension("small.native", ["native.c"])])
 """
@@ -52,7 +52,7 @@ def build(project: Path) -> set[str]:
 
 @needs_compiler
 def test_files_of_an_earlier_build_are_removed(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "build_clean.py", tmp_path)
+    shutil.copy(ROOT / "build_commands.py", tmp_path)
     (tmp_path / "setup.py").write_text(SETUP)
     (tmp_path / "native.c").write_text(NATIVE)
     (tmp_path / "small").mkdir()

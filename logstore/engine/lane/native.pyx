@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, auto_pickle=False
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
 """The lane: commits of adds, of deletes, or of what a group does, in C with typed data.
 

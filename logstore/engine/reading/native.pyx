@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, auto_pickle=False
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
 """The read core: entries by ID from what is kept of streams and nodes, in C with typed data.
 
