@@ -104,6 +104,7 @@ def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, 
 @options.ids_argument
 @click.option("--min-idle", type=LENGTH, required=True, help="Only what is idle for so long: 5m.")
 @options.count_option("Without IDs: at most this many, the smallest.", least=1)
+@options.raw_option
 def claim(
     output: Output,
     /,
@@ -122,8 +123,9 @@ def claim(
             claimed = group.claim(consumer, *ids, **how)
         else:
             claimed = group.autoclaim(consumer, count=count, **how).entries
+        schema = options.schema_for_json(output, store.stream(name))
         for each in claimed:
-            output.entry(each)
+            output.entry(each, schema)
 
 
 # -- dead letters ---------------------------------------------------------------------------------
@@ -142,6 +144,7 @@ def dead() -> None:
 @options.command("list", group=dead)
 @options.optional_stream_argument
 @options.count_option()
+@options.raw_option
 def list_(output: Output, path: Path, name: str | None, count: int) -> None:
     """List the streams of dead letters, or the dead letters of one, the oldest first."""
     from logstore.api.info import summaries

@@ -23,7 +23,8 @@ from logstore.api import showing
 from logstore.errors import OptionError
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH
-from logstore.tools.command_output import Output, cell_len, fitting
+from logstore.tools.command_output import Output
+from logstore.tools.text_tables import cell_len, fitting
 from logstore.tools.wording import printable
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Sample:
 @options.command("top")
 @click.option("--interval", type=LENGTH, default="2s", show_default=True,
               help="How often to look.")  # fmt: skip
-@click.option("-n", "--count", "times", type=click.IntRange(0), default=0, show_default=True,
+@click.option("-n", "--count", "times", type=options.number(0), default=0, show_default=True,
               help="End after so many looks; 0: when interrupted.")  # fmt: skip
 @click.option("--stream", "patterns", multiple=True, metavar="GLOB",
               help="Only streams that match; repeatable.")  # fmt: skip
@@ -317,7 +318,7 @@ PROCESS = "logstore_process_"  # of this process, which has done nothing
 
 
 @options.command("metrics")
-@click.option("--series", "series_max", type=click.IntRange(0), default=1000, show_default=True,
+@click.option("--series", "series_max", type=options.number(0), default=1000, show_default=True,
               help="So many streams, and groups, have numbers of their own.")  # fmt: skip
 @click.option("--stream", "patterns", multiple=True, metavar="GLOB",
               help="Only streams that match have them; repeatable.")  # fmt: skip
