@@ -21,8 +21,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "logstore tail events race:france --follow",
     ),
     "import": (
-        "logstore import events riders.csv --stream riders",
-        "logstore import events rides.jsonl --stream race:france --resume",
+        "logstore import events rooms.csv --stream rooms",
+        "logstore import events france.jsonl --stream race:france --resume",
     ),
     "export": (
         "logstore export events race:france france.jsonl",
@@ -48,10 +48,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "logstore configure events jobs --group mail --min-idle 30s",
     ),
     "schema show": ("logstore schema show events race:france",),
-    "schema infer": (
-        "logstore schema infer events race:france",
-        "logstore schema infer events race:france --set",
-    ),
+    "schema infer": ("logstore schema infer events race:france",),
     "schema set": ("logstore schema set events race:france 'rider string, speed double?'",),
     "schema drop": ("logstore schema drop events race:france --yes",),
     "delete": (

@@ -142,7 +142,7 @@ SHOWN_MAX = 1000  # more do not help, and slow a shell down
 
 
 def _completing(
-    names: Callable[[click.Context, Store[bytes]], list[bytes]],
+    names: Callable[[dict[str, Any], Store[bytes]], list[bytes]],
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     """Completes names of the store that is typed before.
 
@@ -152,11 +152,11 @@ def _completing(
     def completed(
         ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        path, begin = ctx.params.get("path"), incomplete.encode("utf-8", "surrogateescape")
-        if path is None:
+        typed, begin = _typed_before(ctx), incomplete.encode("utf-8", "surrogateescape")
+        if typed.get("path") is None:
             return []
-        with suppress(Error, OSError), reading(path) as store:
-            raw = (each for each in names(ctx, store) if each.startswith(begin))
+        with suppress(Error, OSError), reading(typed["path"]) as store:
+            raw = (each for each in names(typed, store) if each.startswith(begin))
             found = (each.decode("utf-8", "replace") for each in raw)
             typeable = (each for each in found if each.isprintable() and "\ufffd" not in each)
             return [CompletionItem(each) for each in islice(typeable, SHOWN_MAX)]
@@ -165,12 +165,31 @@ def _completing(
     return completed
 
 
-def _groups(ctx: click.Context, store: Store[bytes]) -> list[bytes]:
-    return [each.name for each in store.stream(str(ctx.params.get("name"))).groups()]
+def _typed_before(ctx: click.Context) -> dict[str, Any]:
+    """The parameters that stand in the line; click has read no argument of a line that ends with an
+    option that lacks its value."""
+    places = [each for each in ctx.command.params if isinstance(each, click.Argument)]
+    found: dict[str, Any] = {}
+    for place, word in zip(places, ctx.args, strict=False):
+        if place.nargs == 1:
+            found[str(place.name)] = place.type.convert(word, place, ctx)
+    return found | {name: each for name, each in ctx.params.items() if each is not None}
 
 
-complete_streams = _completing(lambda _ctx, store: store.streams())
+def _groups(typed: dict[str, Any], store: Store[bytes]) -> list[bytes]:
+    return [each.name for each in store.stream(str(typed.get("name"))).groups()]
+
+
+complete_streams = _completing(lambda _typed, store: store.streams())
+
+
+def _consumers(typed: dict[str, Any], store: Store[bytes]) -> list[bytes]:
+    group = existing_group(store, str(typed.get("name")), str(typed.get("group_name")))
+    return [each.name for each in group.consumers()]
+
+
 complete_groups = _completing(_groups)
+complete_consumers = _completing(_consumers)
 stream_argument = click.argument("name", metavar="STREAM", shell_complete=complete_streams)
 optional_stream_argument = click.argument(
     "name", metavar="[STREAM]", required=False, shell_complete=complete_streams

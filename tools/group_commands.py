@@ -61,7 +61,8 @@ def _group_row(found: tuple[bytes, GroupInfo[bytes]]) -> tuple[object, ...]:
 @options.command("pending")
 @options.stream_argument
 @options.group_argument
-@click.option("--consumer", help="Of this consumer only.")
+@click.option("--consumer", metavar="NAME", help="Of this consumer only.",
+              shell_complete=options.complete_consumers)  # fmt: skip
 @click.option("--min-idle", type=LENGTH, default="0", help="Idle for so long: 30s, 5m.")
 @options.count_option()
 def pending(
@@ -100,7 +101,7 @@ def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, 
 @options.command("claim")
 @options.stream_argument
 @options.group_argument
-@click.argument("consumer")
+@click.argument("consumer", shell_complete=options.complete_consumers)
 @options.ids_argument
 @click.option("--min-idle", type=LENGTH, required=True, help="Only what is idle for so long: 5m.")
 @options.count_option("Without IDs: at most this many, the smallest.", least=1)
@@ -221,7 +222,8 @@ def show_letter(output: Output, path: Path, name: str, entry_id: str) -> None:
 @options.stream_argument
 @options.ids_argument
 @all_option
-@click.option("--to", metavar="STREAM", help="Another stream than the one each came from.")
+@click.option("--to", metavar="STREAM", help="Another stream than the one each came from.",
+              shell_complete=options.complete_streams)  # fmt: skip
 def retry(
     output: Output, path: Path, name: str, ids: tuple[str, ...], every: bool, to: str | None
 ) -> None:

@@ -111,15 +111,14 @@ def drop(output: Output, path: Path, name: str) -> None:
     """Remove a stream with all its entries and groups, as DEL."""
     with options.changing(path) as store:
         stream = options.existing(store, name)
-        options.confirm(
-            output,
-            f"Drop {name!r} with {len(stream):,} entries and {stream.info().groups:,} groups?",
-        )
+        entries = showing.counted(len(stream), "entry", "entries")
+        groups = showing.counted(stream.info().groups, "group")
+        options.confirm(output, f"Drop {name!r} with {entries} and {groups}?")
         output.report({"dropped": store.drop(name)})
 
 
 @options.command("rename")
-@click.argument("old")
+@click.argument("old", shell_complete=options.complete_streams)
 @click.argument("new")
 @click.option("--replace", is_flag=True, help="Drop a stream that is called NEW.")
 @options.yes_option
@@ -131,8 +130,8 @@ def rename(output: Output, path: Path, old: str, new: str, replace: bool) -> Non
 
 
 @options.command("copy")
-@click.argument("source")
-@click.argument("target")
+@click.argument("source", shell_complete=options.complete_streams)
+@click.argument("target", shell_complete=options.complete_streams)
 @click.option("--replace", is_flag=True, help="Drop a stream that is called TARGET.")
 @options.yes_option
 def copy(output: Output, path: Path, source: str, target: str, replace: bool) -> None:
@@ -195,9 +194,12 @@ class Setting(click.ParamType[Any]):
               help="Remember IDs of idempotent adds so long: 100s.")  # fmt: skip
 @click.option("--idempotent-max-ids", type=options.number(1),
               help="And no more than these of a producer.")  # fmt: skip
-@click.option("--group", metavar="NAME", help="Set what follows, of this group.")
+@click.option("--group", metavar="NAME", help="Set what follows, of this group.",
+              shell_complete=options.complete_groups)  # fmt: skip
 @click.option("--max-deliveries", type=Setting(options.number(1)), help="Then an entry is dead.")
-@click.option("--dead-letter", type=Setting(click.STRING), help="The stream where it goes then.")
+@click.option("--dead-letter", metavar="STREAM", type=Setting(click.STRING),
+              help="The stream where it goes then.",
+              shell_complete=options.complete_streams)  # fmt: skip
 @click.option("--min-idle", type=Setting(LENGTH), help="Idle so long, others may get it.")
 @click.option("--backoff", type=Setting(LENGTH), help="What failed waits so long, then twice that.")
 @click.option("--backoff-max", type=LENGTH, help="But never longer than this.")

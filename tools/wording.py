@@ -95,13 +95,12 @@ def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
 
 
 def typed_json_line(entry: Entry[bytes], schema: Schema) -> bytes:
-    """An entry as a line of JSON with the types of a schema, as it is exported: no digit is lost."""
+    """An entry as a line of JSON with the types of a schema, as `export` has it: all digits."""
     from logstore.api.entry import stored_pairs
 
-    flat = (
-        part.decode("utf-8", "surrogateescape") for pair in stored_pairs(entry) for part in pair
-    )
-    return _typed_lines(schema)([(entry.id, tuple(flat))])
+    flat = [part for pair in stored_pairs(entry) for part in pair]
+    row = entry.id, tuple(part.decode("utf-8", "surrogateescape") for part in flat)
+    return _typed_lines(schema)([row])
 
 
 @cache

@@ -153,15 +153,21 @@ def lines_of(info: Any) -> str:
     said: dict[str, str] = {}
     for field in fields(info):
         given = getattr(info, field.name)
-        if hasattr(given, "_field_defaults"):  # settings: those that were changed
+        if getattr(given, "_field_defaults", None):  # settings: those that were changed
             said |= {name: _setting(name, each) for name, each in given._asdict().items()
                      if each != given._field_defaults[name]}  # fmt: skip
         elif field.name == "length" or given not in (None, 0, "", b"", ()):
             said[field.name] = _fact(field.name, given)
-    shown = {name.removesuffix("_bytes").removesuffix("_ms").replace("_", " "): text
-             for name, text in said.items() if text}  # fmt: skip
+    shown = {_without_unit(name): text for name, text in said.items() if text}
     width = max(map(len, shown), default=0)
     return "\n".join(_cut(f"{name:{width}}  {text}") for name, text in shown.items())
+
+
+def _without_unit(name: str) -> str:
+    """The name of a fact, whose value has its unit."""
+    if name != "max_bytes":  # the name of an option
+        name = name.removesuffix("_bytes").removesuffix("_ms").removesuffix("_s")
+    return name.replace("_", " ")
 
 
 def _fact(name: str, given: Any) -> str:

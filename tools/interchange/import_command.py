@@ -374,7 +374,8 @@ def size_of(source: BinaryIO) -> int:
 
 @options.command("import")
 @click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
-@click.option("--stream", "name", help="The stream to add to; else it is named as the file is.")
+@click.option("--stream", "name", metavar="NAME", shell_complete=options.complete_streams,
+              help="The stream to add to; else it is named as the file is.")  # fmt: skip
 @click.option(
     "--format",
     "format_",

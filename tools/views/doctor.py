@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from logstore.api import showing
 from logstore.errors import CorruptionError
@@ -49,6 +50,12 @@ def _checks(ctx: click.Context, option: click.Parameter, given: tuple[str, ...])
     return given
 
 
+def _complete_checks(
+    _ctx: click.Context, _option: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return [CompletionItem(each) for each in LEVEL_OF if each.startswith(incomplete)]
+
+
 @options.command("doctor")
 @click.option("--idle", type=LENGTH, default="10m", show_default=True,
               help="A consumer that was not heard of for so long is gone.")  # fmt: skip
@@ -59,6 +66,7 @@ def _checks(ctx: click.Context, option: click.Parameter, given: tuple[str, ...])
 @click.option("--level", type=click.Choice(LEVELS), default=SOON, show_default=True,
               help="Tell what is of this level, or worse.")  # fmt: skip
 @click.option("--ignore", "ignored", metavar="CHECK[:ABOUT]", multiple=True, callback=_checks,
+              shell_complete=_complete_checks,
               help="Pass over a check, or what it finds about one thing; repeatable.")  # fmt: skip
 def doctor(
     output: Output,

@@ -255,7 +255,9 @@ SORTS: dict[str, Callable[[StreamSummary], Any]] = {
 
 
 @options.command("streams")
-@click.argument("pattern", metavar="[PATTERN]", required=False)
+@click.argument(
+    "pattern", metavar="[PATTERN]", required=False, shell_complete=options.complete_streams
+)
 @click.option(
     "--sort",
     type=click.Choice(list(SORTS)),
