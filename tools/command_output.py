@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 
@@ -84,11 +84,6 @@ class Output:
         return getattr(sys.stdout, "encoding", None) or "utf-8"
 
     @property
-    def width(self) -> int:
-        """How many columns the terminal has; without one there is no bound."""
-        return self._paper.width
-
-    @property
     def _paper(self) -> Paper:
         """What text is written on: as wide as the terminal, or as it likes."""
         if not self.stream.isatty():
@@ -116,10 +111,14 @@ class Output:
     def words(self, text: str, indent: int = 0) -> None:
         """A line of text; a terminal that is too narrow gets several, broken between words, the
         further ones indented."""
-        paper = self._paper
-        indent = indent if 3 * indent <= paper.width else 4
-        for line in wrapped(paper.shown(text), paper.width, indent):
+        width = self._paper.width
+        for line in self.broken(text, indent if 3 * indent <= width else 4):
             self.line(line)
+
+    def broken(self, text: str, indent: int = 0, *, less: int = 0) -> list[str]:
+        """A text as lines for the terminal, ``less`` columns narrower; a pipe gets one."""
+        paper = self._paper
+        return wrapped(paper.shown(text), max(20, paper.width - less), indent)
 
     def entry(self, entry: Entry[bytes], schema: Schema | None = None) -> None:
         """One entry, in the form that was asked for; JSON has the types of the schema."""
@@ -228,31 +227,36 @@ class Output:
             message = message or type(error).__name__
         if self.json:
             values = {"error": type(error).__name__, "message": message, **_place(error)}
-            click.echo(_json({**values, **self.context}, ascii=True), err=True)
+            self._tell(_json({**values, **self.context}, ascii=True))
             return
         context = ", ".join(
             f"{name.replace('_', ' ')} {self.context[name]}" for name in self.context
         )
-        click.echo(f"logstore: {message}" + (f" ({context})" if context else ""), err=True)
+        self._tell(f"logstore: {message}" + (f" ({context})" if context else ""))
 
     def lines_of_error(self, name: str, message: str) -> None:
         """Write an error of another program to stderr: its own lines, or one object."""
         if self.json:
-            click.echo(_json({"error": name, "message": message}, ascii=True), err=True)
+            self._tell(_json({"error": name, "message": message}, ascii=True))
             return
         for line in message.expandtabs().splitlines():
-            click.echo(printable(line), err=True)
+            self._tell(printable(line))
 
     def beside(self, text: str) -> None:
         """A line to stderr, about what goes on."""
-        click.echo(f"logstore: {text}", err=True)
+        self._tell(f"logstore: {text}")
+
+    def _tell(self, text: str) -> None:
+        """A line to stderr, in characters that its encoding has."""
+        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+        click.echo(Paper(0, encoding).shown(text), err=True)
 
     def skipped(self, error: InputLineError) -> None:
         """Write to stderr that a bad line was skipped."""
         if self.json:
-            click.echo(_json({"skipped": str(error), **_place(error)}, ascii=True), err=True)
+            self._tell(_json({"skipped": str(error), **_place(error)}, ascii=True))
         else:
-            click.echo(f"logstore: {error}; skipped", err=True)
+            self._tell(f"logstore: {error}; skipped")
 
     def abandon(self) -> None:
         """Write nothing more, also not at exit: the reader of stdout has gone."""
@@ -316,7 +320,19 @@ def _for_people(name: str, value: Any) -> tuple[str, Any]:
         value = short_length(value * unit) if value else "0s"
     elif value is None and words[-1:] == ["ms"]:
         words.pop()
+    elif words[-1] in {"time", "due", "at"} and value:
+        value = _moment(value)
+    elif words[-2:] == ["idmp", "duration"]:  # XINFO has seconds
+        value = short_length(timedelta(seconds=value))
     return " ".join(words), value
+
+
+def _moment(value: Any) -> Any:
+    """Milliseconds, or a moment in ISO form, as a moment for people; anything else as it is."""
+    moment = showing.clock(value) if isinstance(value, int) else None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else moment
+    return value if moment is None else f"{showing.date(moment)}, {showing.ago(moment)}"
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

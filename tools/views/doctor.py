@@ -20,7 +20,6 @@ from logstore.errors import CorruptionError
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH, SIZE
 from logstore.tools.command_output import Output
-from logstore.tools.text_tables import wrapped
 from logstore.tools.views.doctor_findings import (
     CANNOT_OPEN,
     LEVEL_OF,
@@ -155,8 +154,7 @@ def _show_finding(output: Output, each: Finding) -> None:
     from rich.text import Text
 
     about = f"{each.about}: " if each.about else ""
-    room = max(20, output.width - INDENT)
-    first, *more = wrapped(f"{about}{each.what} ({each.check})", room)
+    first, *more = output.broken(f"{about}{each.what} ({each.check})", less=INDENT)
     bold = min(len(about), len(first))
     line = Text.assemble(
         (each.level.ljust(INDENT), STYLES[each.level]), (first[:bold], "bold"), first[bold:]
