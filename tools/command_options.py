@@ -117,6 +117,13 @@ def number(least: int, most: int | None = None) -> Typed:
     return Typed("N", int, read, "whole number")
 
 
+def _whole_seconds(text: str) -> timedelta:
+    found = _length(text)
+    if found % timedelta(seconds=1):
+        raise OptionError(f"it must be whole seconds, not {text!r}")
+    return found
+
+
 def length_at_least(least: str) -> Typed:
     """A length of time that is not shorter than one that is written so."""
 
@@ -129,6 +136,7 @@ def length_at_least(least: str) -> Typed:
     return Typed("length", timedelta, read, "length of time")
 
 
+WHOLE_SECONDS = Typed("length", timedelta, _whole_seconds, "length of time: give 90s, 5m")
 LENGTH = Typed("length", timedelta, _length, "length of time: give 90s, 1h30m, 7d")
 MOMENT = Typed("moment", datetime, _moment, "moment: give 2026-11-22T10:00Z, 2026-11-22 or now")
 SIZE = Typed("size", int, _size, "size: give bytes, or 500MiB, 10GiB, 2TB")

@@ -17,6 +17,7 @@ import click
 
 from logstore.api import showing
 from logstore.errors import EntryNotFoundError, StreamExistsError
+from logstore.options import IDEMPOTENT_IDS_MAX
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH, MOMENT, SIZE
 from logstore.tools.command_output import Output
@@ -190,9 +191,9 @@ class Setting(click.ParamType[Any]):
 @click.option("--codec", type=Setting(click.Choice(("json", "msgpack"))),
               metavar="[json|msgpack|none]",
               help="Encode values so from now on; none: where no entry is.")  # fmt: skip
-@click.option("--idempotent-duration", type=LENGTH,
+@click.option("--idempotent-duration", type=options.WHOLE_SECONDS,
               help="Remember IDs of idempotent adds so long: 100s.")  # fmt: skip
-@click.option("--idempotent-max-ids", type=options.number(1),
+@click.option("--idempotent-max-ids", type=options.number(1, IDEMPOTENT_IDS_MAX),
               help="And no more than these of a producer.")  # fmt: skip
 @click.option("--group", metavar="NAME", help="Set what follows, of this group.",
               shell_complete=options.complete_groups)  # fmt: skip

@@ -181,8 +181,6 @@ PHRASES = {
         "try again when it is done, or look at that process"
     ),
     "give readonly=True, or change the store itself": "change the store itself",
-    "idempotent_duration must": "--idempotent-duration must",
-    "idempotent_max_ids must": "--idempotent-max-ids must",
     "see store.pins()": "'logstore pins STORE' lists them",
     "run compact(purge=True) again": "run 'logstore compact --purge' again",
     "fix the permissions, or open with readonly=True": "fix the permissions",

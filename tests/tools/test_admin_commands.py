@@ -190,7 +190,8 @@ def test_configure_sets_all_that_it_shows(store: Path) -> None:
     assert (found["compact_by"], found["keep_until_shipped"]) == ("to", True)
     assert json_report("configure", store, "orders", "--compact-by", "none")["compact_by"] is None
     done = invoke("configure", store, "orders", "--idempotent-duration", "5ms")
-    assert (done.exit_code, "--idempotent-duration must be" in done.stderr) == (1, True)
+    assert (done.exit_code, "must be whole seconds, not '5ms'" in done.stderr) == (2, True)
+    assert invoke("configure", store, "orders", "--idempotent-max-ids", 0).exit_code == 2
     done = invoke("configure", store, "orders", "--compact-by", "n")  # drops what is there
     assert (done.exit_code, "give --yes" in done.stderr) == (2, True)
 

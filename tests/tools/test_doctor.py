@@ -200,7 +200,7 @@ def test_doctor_finds_each_fault_with_a_command_that_mends_it(path: Path, check:
     assert f"({check})" in text.stdout.replace("\n       ", " ")
 
 
-def test_what_is_ignored_or_less_than_the_level_does_not_count(path: Path) -> None:
+def test_findings_that_are_ignored_or_below_the_level_do_not_count(path: Path) -> None:
     """A unit that fails shall fail for what its owner wants to hear of."""
     for check in ("no-retention", "unread"):
         spoil(path, check)
