@@ -137,6 +137,13 @@ class RecoveryReport:
         self.lengths: dict[int, tuple[int, StreamID]] = {}
         self.orphans: dict[tuple[int, StreamID], tuple[int, int]] = {}  # see replay_guard.Orphan
 
+    @property
+    def has_news(self) -> bool:
+        """Whether anything was found, or done, but looking."""
+        made = self.created or self.rebuilt or self.commits_finished or self.restated_segments
+        lost = self.torn_bytes or self.damage or self.gone or self.unsure
+        return bool(made or lost or self.at_risk is not None)
+
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, positions as segment and offset."""
         segment, offset = fmt.position_parts(self.torn_position)

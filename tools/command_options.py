@@ -22,16 +22,24 @@ import click
 from click.shell_completion import CompletionItem
 
 from logstore.clock import SYSTEM_CLOCK, read_length
-from logstore.errors import Error, GroupNotFoundError, OptionError, StreamNotFoundError
+from logstore.errors import (
+    Error,
+    GroupNotFoundError,
+    OptionError,
+    StreamNotFoundError,
+    UsageError,
+)
 from logstore.ids import moment_of
 from logstore.loading import load
 from logstore.store_path import is_uri, path_of
-from logstore.tools.command_output import Output
+from logstore.tools.command_help import Command, HelpContext
+from logstore.tools.command_output import EXIT_USAGE, Output
 
 if TYPE_CHECKING:  # it loads more than a short command needs
     from logstore.api.group import Group
     from logstore.api.store import Store
     from logstore.api.stream import Stream
+    from logstore.schema.stream_schema import Schema
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,6 +57,91 @@ class StorePath(click.Path):
         return super().convert(value, param, ctx)
 
 
+# -- values that are typed -----------------------------------------------------------------------
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b|bytes?)?", re.IGNORECASE)
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+
+
+class Typed(click.ParamType[Any]):
+    """A value that is typed as text; what cannot be read is refused with an example."""
+
+    def __init__(self, name: str, kind: type, read: Callable[[str], Any], said: str) -> None:
+        self.name, self._kind, self._read, self._said = name, kind, read, said
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as a value; click's BadParameter says how to write one."""
+        if isinstance(value, self._kind):
+            return value
+        try:
+            return self._read(str(value).strip())
+        except OptionError as error:
+            self.fail(error.message, param, ctx)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no {self._said}", param, ctx)
+
+
+def _length(text: str) -> timedelta:
+    """A length of time with its unit, as the API reads it."""
+    try:
+        return read_length(text)
+    except (ValueError, OverflowError) as error:
+        raise OptionError(f"it {error}") from None
+
+
+def _moment(text: str) -> datetime:
+    """A moment, as the API reads it: of UTC where no time zone is given."""
+    return moment_of(text, SYSTEM_CLOCK.now_ms(), "it")
+
+
+def _size(text: str) -> int:
+    """Bytes: ``10GiB`` and ``10G`` by 1024, ``10GB`` by 1000, as GNU programs have it."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    number, prefix, binary = found.groups()
+    base = 1000 if text[-1] in "bB" and not binary else 1024
+    power = base ** _POWERS[prefix.lower()] if prefix else 1
+    return int(number) * power if number.isdigit() else int(float(number) * power)
+
+
+def number(least: int, most: int | None = None) -> Typed:
+    """A whole number of a range."""
+
+    def read(text: str) -> int:
+        found = int(text)
+        if found < least or (most is not None and found > most):
+            to = "or more" if most is None else f"to {most:,}"
+            raise OptionError(f"it must be {least:,} {to}, not {found:,}")
+        return found
+
+    return Typed("N", int, read, "whole number")
+
+
+def _whole_seconds(text: str) -> timedelta:
+    found = _length(text)
+    if found % timedelta(seconds=1):
+        raise OptionError(f"it must be whole seconds, not {text!r}")
+    return found
+
+
+def length_at_least(least: str) -> Typed:
+    """A length of time that is not shorter than one that is written so."""
+
+    def read(text: str) -> timedelta:
+        found = _length(text)
+        if found < read_length(least):
+            raise OptionError(f"it must be {least} or more, not {text!r}")
+        return found
+
+    return Typed("length", timedelta, read, "length of time")
+
+
+WHOLE_SECONDS = Typed("length", timedelta, _whole_seconds, "length of time: give 90s, 5m")
+LENGTH = Typed("length", timedelta, _length, "length of time: give 90s, 1h30m, 7d")
+MOMENT = Typed("moment", datetime, _moment, "moment: give 2026-11-22T10:00Z, 2026-11-22 or now")
+SIZE = Typed("size", int, _size, "size: give bytes, or 500MiB, 10GiB, 2TB")
+
+
 _STORE = click.Argument(["path"], metavar="STORE", type=StorePath())
 
 
@@ -57,7 +150,7 @@ SHOWN_MAX = 1000  # more do not help, and slow a shell down
 
 
 def _completing(
-    names: Callable[[click.Context, Store[bytes]], list[bytes]],
+    names: Callable[[dict[str, Any], Store[bytes]], list[bytes]],
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     """Completes names of the store that is typed before.
 
@@ -67,11 +160,11 @@ def _completing(
     def completed(
         ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        path, begin = ctx.params.get("path"), incomplete.encode("utf-8", "surrogateescape")
-        if path is None:
+        typed, begin = _typed_before(ctx), incomplete.encode("utf-8", "surrogateescape")
+        if typed.get("path") is None:
             return []
-        with suppress(Error, OSError), reading(path) as store:
-            raw = (each for each in names(ctx, store) if each.startswith(begin))
+        with suppress(Error, OSError), reading(typed["path"]) as store:
+            raw = (each for each in names(typed, store) if each.startswith(begin))
             found = (each.decode("utf-8", "replace") for each in raw)
             typeable = (each for each in found if each.isprintable() and "\ufffd" not in each)
             return [CompletionItem(each) for each in islice(typeable, SHOWN_MAX)]
@@ -80,12 +173,31 @@ def _completing(
     return completed
 
 
-def _groups(ctx: click.Context, store: Store[bytes]) -> list[bytes]:
-    return [each.name for each in store.stream(str(ctx.params.get("name"))).groups()]
+def _typed_before(ctx: click.Context) -> dict[str, Any]:
+    """The parameters that stand in the line; click has read no argument of a line that ends with an
+    option that lacks its value."""
+    places = [each for each in ctx.command.params if isinstance(each, click.Argument)]
+    found: dict[str, Any] = {}
+    for place, word in zip(places, ctx.args, strict=False):
+        if place.nargs == 1:
+            found[str(place.name)] = place.type.convert(word, place, ctx)
+    return found | {name: each for name, each in ctx.params.items() if each is not None}
 
 
-complete_streams = _completing(lambda _ctx, store: store.streams())
+def _groups(typed: dict[str, Any], store: Store[bytes]) -> list[bytes]:
+    return [each.name for each in store.stream(str(typed.get("name"))).groups()]
+
+
+complete_streams = _completing(lambda _typed, store: store.streams())
+
+
+def _consumers(typed: dict[str, Any], store: Store[bytes]) -> list[bytes]:
+    group = existing_group(store, str(typed.get("name")), str(typed.get("group_name")))
+    return [each.name for each in group.consumers()]
+
+
 complete_groups = _completing(_groups)
+complete_consumers = _completing(_consumers)
 stream_argument = click.argument("name", metavar="STREAM", shell_complete=complete_streams)
 optional_stream_argument = click.argument(
     "name", metavar="[STREAM]", required=False, shell_complete=complete_streams
@@ -102,7 +214,7 @@ def count_option(
     return click.option(
         "-n",
         "--count",
-        type=click.IntRange(min=least),
+        type=number(least),
         default=default,
         show_default=default is not None,
         help=help,
@@ -132,6 +244,16 @@ _JSON = click.Option(
 class CommandGroup(click.Group):
     """A command with commands below it; for an unknown one it suggests similar names."""
 
+    context_class = HelpContext
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands below it, each with the whole first sentence of its help."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(400)) for name, each in commands if each]
+            )
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -153,7 +275,7 @@ def command(
     gets the output before its parameters."""
 
     def made(function: Callable[..., None]) -> click.Command:
-        found = click.command(name)(pass_output(function))
+        found = click.command(name, cls=Command)(pass_output(function))
         found.params = [*([_STORE] if store else []), *found.params, _JSON]
         if group is not None:
             group.add_command(found)
@@ -191,14 +313,19 @@ no_create_option = click.option(
 yes_option = click.option(
     "--yes", is_flag=True, expose_value=False, callback=_noted("yes"), help="Do not ask."
 )
+raw_option = click.option(
+    "--raw", is_flag=True, expose_value=False, callback=_noted("raw"),
+    help="IDs alone, without the moments that they are.",
+)  # fmt: skip
 
 
 def confirm(output: Output, question: str) -> None:
     """Ask before a change that cannot be undone; UsageError without a terminal or ``--yes``."""
     if output.yes:
         return
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} Nobody can be asked here: give --yes")
+    if sys.stdin is None or not sys.stdin.isatty():
+        output.exit_code = EXIT_USAGE
+        raise UsageError(f"{question} There is no terminal to ask on: give --yes")
     click.confirm(question, abort=True, err=True)
 
 
@@ -266,6 +393,11 @@ def with_codec(store: Store[bytes], name: str) -> Stream[Any]:
     return by_codec(store, existing(store, name))
 
 
+def schema_for_json(output: Output, stream: Stream[Any]) -> Schema | None:
+    """The schema that the values of a stream have in JSON."""
+    return stream.schema if output.json else None
+
+
 def by_codec(store: Store[bytes], stream: Stream[Any]) -> Stream[Any]:
     """The stream, by the codec that is kept with it; without one nothing more is loaded."""
     from logstore.api.configuring import stream_codec
@@ -288,67 +420,3 @@ def typed_fields(stream: Stream[Any], pairs: list[tuple[bytes, bytes]]) -> list[
     from logstore.api import coded
 
     return coded.typed_fields(stream, pairs)
-
-
-# -- values that are typed -----------------------------------------------------------------------
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b|bytes?)?", re.IGNORECASE)
-_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
-
-
-class Typed(click.ParamType[Any]):
-    """A value that is typed as text; what cannot be read is refused with an example."""
-
-    def __init__(self, name: str, kind: type, read: Callable[[str], Any], said: str) -> None:
-        self.name, self._kind, self._read, self._said = name, kind, read, said
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The text as a value; click's BadParameter says how to write one."""
-        if isinstance(value, self._kind):
-            return value
-        try:
-            return self._read(str(value).strip())
-        except OptionError as error:
-            self.fail(error.message, param, ctx)
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no {self._said}", param, ctx)
-
-
-def _length(text: str) -> timedelta:
-    """A length of time with its unit, as the API reads it."""
-    try:
-        return read_length(text)
-    except (ValueError, OverflowError) as error:
-        raise OptionError(f"it {error}") from None
-
-
-def _moment(text: str) -> datetime:
-    """A moment, as the API reads it: of UTC where no time zone is given."""
-    return moment_of(text, SYSTEM_CLOCK.now_ms(), "it")
-
-
-def _size(text: str) -> int:
-    """Bytes: ``10GiB`` and ``10G`` by 1024, ``10GB`` by 1000, as GNU programs have it."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        raise ValueError(text)
-    number, prefix, binary = found.groups()
-    base = 1000 if text[-1] in "bB" and not binary else 1024
-    power = base ** _POWERS[prefix.lower()] if prefix else 1
-    return int(number) * power if number.isdigit() else int(float(number) * power)
-
-
-def length_at_least(least: str) -> Typed:
-    """A length of time that is not shorter than one that is written so."""
-
-    def read(text: str) -> timedelta:
-        found = _length(text)
-        if found < read_length(least):
-            raise OptionError(f"it must be {least} or more, not {text!r}")
-        return found
-
-    return Typed("length", timedelta, read, "length of time")
-
-
-LENGTH = Typed("length", timedelta, _length, "length of time: give 90s, 1h30m, 7d")
-MOMENT = Typed("moment", datetime, _moment, "moment: give 2026-11-22T10:00Z, 2026-11-22 or now")
-SIZE = Typed("size", int, _size, "size: give bytes, or 500MiB, 10GiB, 2TB")

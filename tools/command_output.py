@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 
 import click
 
 from logstore.api import showing
 from logstore.errors import CorruptionError, Error, InputLineError, UsageError
+from logstore.tools.text_tables import Paper, cell, text_table, wrapped
 from logstore.tools.wording import (
     entry_line,
     entry_object,
@@ -26,18 +26,19 @@ from logstore.tools.wording import (
     printable,
     readable,
     short_length,
+    typed_json_line,
 )
 
 if TYPE_CHECKING:
     from logstore.api.entry import Entry
+    from logstore.schema.stream_schema import Schema
 
 T = TypeVar("T")
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 
-WIDTH_OF_A_PIPE = 10_000
+WIDTH_OF_A_PIPE = 10_000  # of a picture; texts are not cut there at all
+WIDTH_UNBOUNDED = 1 << 30
 PAGED_LINES = 100  # are given to the pager at once
-FOLDED = 20  # characters that the first column keeps in a narrow terminal
-_UNITS = {"bytes", "KiB", "MiB", "GiB", "TiB", "%", "d", "h", "min", "s"}  # behind a number
 EXIT_OK = 0
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -51,6 +52,7 @@ class Output:
     def __init__(self) -> None:
         self.json = False
         self.yes = False  # --yes: ask no question
+        self.raw = False  # --raw: IDs are not told as moments, too
         self.exit_code = EXIT_OK
         self.context: dict[str, Any] = {}  # written with an error, such as counts so far
 
@@ -81,6 +83,20 @@ class Output:
         """One JSON object, on a line of its own."""
         self.stream.write(_json(value).encode() + b"\n")
 
+    @property
+    def encoding(self) -> str:
+        """The encoding of what is written for people."""
+        return getattr(sys.stdout, "encoding", None) or "utf-8"
+
+    @property
+    def _paper(self) -> Paper:
+        """What text is written on: as wide as the terminal, or as it likes."""
+        if not self.stream.isatty():
+            return Paper(WIDTH_UNBOUNDED, self.encoding)
+        import shutil  # here: it takes a while to load
+
+        return Paper(shutil.get_terminal_size().columns, self.encoding)
+
     def line(self, text: str) -> None:
         """One line of text."""
         self.stream.write(f"{text}\n".encode(self.encoding, "backslashreplace"))
@@ -100,21 +116,23 @@ class Output:
     def words(self, text: str, indent: int = 0) -> None:
         """A line of text; a terminal that is too narrow gets several, broken between words, the
         further ones indented."""
-        if not self.stream.isatty():
-            self.line(text)
-            return
-        width = self._console(WIDTH_OF_A_PIPE).width
-        indent = indent if 3 * indent <= width else 4
-        for line in textwrap.wrap(text, width, subsequent_indent=" " * indent, tabsize=1,
-                                  break_on_hyphens=False):  # fmt: skip
+        width = self._paper.width
+        for line in self.broken(text, indent if 3 * indent <= width else 4):
             self.line(line)
 
-    def entry(self, entry: Entry[bytes]) -> None:
-        """One entry, in the form that was asked for."""
-        if self.json:
+    def broken(self, text: str, indent: int = 0, *, less: int = 0) -> list[str]:
+        """A text as lines for the terminal, ``less`` columns narrower; a pipe gets one."""
+        paper = self._paper
+        return wrapped(paper.shown(text), max(20, paper.width - less), indent)
+
+    def entry(self, entry: Entry[bytes], schema: Schema | None = None) -> None:
+        """One entry, in the form that was asked for; JSON has the types of the schema."""
+        if self.json and schema is not None:
+            self.stream.write(typed_json_line(entry, schema))
+        elif self.json:
             self.json_object(entry_object(entry))
         else:
-            self.line(entry_line(entry))
+            self.line(entry_line(entry, when=not self.raw))
 
     def table(
         self,
@@ -122,44 +140,30 @@ class Output:
         rows: Iterable[Sequence[Any]],
         title: str = "",
         narrow: Sequence[str] = (),
+        whole: Collection[str] = (),
         none: str = "",
-        folded: int = FOLDED,
     ) -> None:
-        """Write a table, with a head only if columns have names; numbers are aligned right.
+        """Write a table, as ``text_table`` lays it out.
 
-        In a narrow terminal columns are left out in the order of ``narrow``, and the first column
-        is folded to ``folded`` characters before that. If that is not enough each row becomes a
-        table of names and values. ``none``: the line that is written if there are no rows."""
-        from rich.table import Table  # (rich takes a while to load)
-        from rich.text import Text
-
-        console = self._console(WIDTH_OF_A_PIPE)
-        cells = [[_cell(value) for value in row] for row in rows]
-        if not cells and none:
+        ``none``: the line that is written if there are no rows."""
+        every = list(rows)
+        if not every and none:
             self.line(none)
             return
-        columns, cells = fitting(columns, cells, narrow, console.width, folded)
-        if any(columns) and least_width(columns, cells) > console.width:
-            for place, row in enumerate(cells):
-                if place:
-                    self.line("")
-                self.table(("", ""), (pair for pair in zip(columns, row, strict=True) if pair[1]))
-            return
-        numeric = [all(map(_is_number, column)) for column in zip(*cells, strict=True)]
-        table = Table(
-            box=None,
-            pad_edge=False,
-            show_header=any(columns),
-            title=title or None,
-            title_justify="left",
-        )
-        for place, column in enumerate(columns):
-            right = bool(cells) and numeric[place]
-            justify: Literal["left", "right"] = "right" if right else "left"
-            table.add_column(column, justify=justify, overflow="fold", no_wrap=right)
-        for row in cells:
-            table.add_row(*(Text(cell) for cell in row))
-        self._print(console, table)
+        if title:
+            self.line(title)
+        head, lines = text_table(columns, every, self._paper, narrow=narrow, whole=whole)
+        if head:
+            self.line(f"\x1b[1m{head}\x1b[0m" if self._has_styles else head)
+        for line in lines:
+            self.line(line)
+
+    @property
+    def _has_styles(self) -> bool:
+        """Whether a line may be bold: on a terminal that knows it, unless NO_COLOR is set."""
+        term = os.environ.get("TERM", "dumb")
+        plain = term in {"dumb", "unknown", ""} or os.environ.get("NO_COLOR")
+        return self.stream.isatty() and not plain
 
     def listing(
         self,
@@ -228,31 +232,36 @@ class Output:
             message = message or type(error).__name__
         if self.json:
             values = {"error": type(error).__name__, "message": message, **_place(error)}
-            click.echo(_json({**values, **self.context}, ascii=True), err=True)
+            self._tell(_json({**values, **self.context}, ascii=True))
             return
         context = ", ".join(
             f"{name.replace('_', ' ')} {self.context[name]}" for name in self.context
         )
-        click.echo(f"logstore: {message}" + (f" ({context})" if context else ""), err=True)
+        self._tell(f"logstore: {message}" + (f" ({context})" if context else ""))
 
     def lines_of_error(self, name: str, message: str) -> None:
         """Write an error of another program to stderr: its own lines, or one object."""
         if self.json:
-            click.echo(_json({"error": name, "message": message}, ascii=True), err=True)
+            self._tell(_json({"error": name, "message": message}, ascii=True))
             return
         for line in message.expandtabs().splitlines():
-            click.echo(printable(line), err=True)
+            self._tell(printable(line))
 
     def beside(self, text: str) -> None:
         """A line to stderr, about what goes on."""
-        click.echo(f"logstore: {text}", err=True)
+        self._tell(f"logstore: {text}")
+
+    def _tell(self, text: str) -> None:
+        """A line to stderr, in characters that its encoding has."""
+        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+        click.echo(Paper(0, encoding).shown(text), err=True)
 
     def skipped(self, error: InputLineError) -> None:
         """Write to stderr that a bad line was skipped."""
         if self.json:
-            click.echo(_json({"skipped": str(error), **_place(error)}, ascii=True), err=True)
+            self._tell(_json({"skipped": str(error), **_place(error)}, ascii=True))
         else:
-            click.echo(f"logstore: {error}; skipped", err=True)
+            self._tell(f"logstore: {error}; skipped")
 
     def abandon(self) -> None:
         """Write nothing more, also not at exit: the reader of stdout has gone."""
@@ -304,14 +313,6 @@ def _silent(_done: int, _total: int) -> None:
     """Progress that nobody watches."""
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, bytes):
-        return readable(value)
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "-"}[value]
-    return f"{value:,}" if isinstance(value, int | float) else str(value)
-
-
 def _for_people(name: str, value: Any) -> tuple[str, Any]:
     """A name and a value for people: bytes as a size, milliseconds as a length of time."""
     words = name.replace("_", " ").split()
@@ -324,53 +325,19 @@ def _for_people(name: str, value: Any) -> tuple[str, Any]:
         value = short_length(value * unit) if value else "0s"
     elif value is None and words[-1:] == ["ms"]:
         words.pop()
+    elif words[-1] in {"time", "due", "at"} and value:
+        value = _moment(value)
+    elif words[-2:] == ["idmp", "duration"]:  # XINFO has seconds
+        value = short_length(timedelta(seconds=value))
     return " ".join(words), value
 
 
-def least_width(columns: Sequence[str], cells: list[list[str]]) -> int:
-    """The least width of a table, with its texts folded."""
-    each_of = zip(columns, *cells, strict=True)
-    widest = [(max(map(cell_len, of_it)), all(map(_is_number, of_it[1:]))) for of_it in each_of]
-    return sum(wide if number else min(wide, FOLDED) for wide, number in widest) + 2 * (
-        len(columns) - 1
-    )
-
-
-def fitting(
-    columns: Sequence[str],
-    cells: list[list[str]],
-    narrow: Sequence[str],
-    width: int,
-    folded: int = FOLDED,
-) -> tuple[Sequence[str], list[list[str]]]:
-    """The columns that fit, and their cells; the first column, a name, may be folded."""
-    for name in narrow:
-        widths = [max(map(cell_len, of_it)) for of_it in zip(columns, *cells, strict=True)]
-        gaps = 2 * (len(widths) - 1)
-        if sum(min(wide, folded) for wide in widths[:1]) + sum(widths[1:]) + gaps <= width:
-            break
-        left_out = list(columns).index(name)
-        columns = [column for place, column in enumerate(columns) if place != left_out]
-        cells = [[cell for place, cell in enumerate(row) if place != left_out] for row in cells]
-    return columns, cells
-
-
-def cell_len(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len as width
-
-    return width(text)
-
-
-def _is_number(cell: str) -> bool:
-    number, _, unit = cell.partition(" ")
-    if unit in _UNITS:
-        cell = number.removeprefix("<")
-    if cell in {"", "-", "now", "unknown"}:
-        return True
-    return cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()
+def _moment(value: Any) -> Any:
+    """Milliseconds, or a moment in ISO form, as a moment for people; anything else as it is."""
+    moment = showing.clock(value) if isinstance(value, int) else None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else moment
+    return value if moment is None else f"{showing.date(moment)}, {showing.ago(moment)}"
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -382,7 +349,7 @@ def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
             for place, one in enumerate(value, 1):
                 yield from _flat(one, f"{above}{name} {place} ")
         elif isinstance(value, list):
-            yield f"{above}{name}", ", ".join(map(_cell, value)) or "none"
+            yield f"{above}{name}", ", ".join(map(cell, value)) or "none"
         else:
             yield f"{above}{name}", value
 

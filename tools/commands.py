@@ -17,6 +17,7 @@ from logstore import __version__, logger
 from logstore.errors import CommittedInterrupt, Error, UsageError
 from logstore.loading import load
 from logstore.tools import command_options as options
+from logstore.tools.command_help import Command
 from logstore.tools.command_output import EXIT_ERROR, EXIT_INTERRUPTED, Output
 
 # Commands by what they are for, with their modules, which are loaded when a command is used, and
@@ -146,7 +147,7 @@ VARIABLE = "_LOGSTORE_COMPLETE"  # the variable of the script, by click's rule
 SHELLS = ["bash", "zsh", "fish"]
 
 
-@click.command("completion")
+@click.command("completion", cls=Command)
 @click.argument("shell", type=click.Choice(SHELLS))
 @options.pass_output
 def completion(output: Output, shell: str) -> None:

@@ -93,9 +93,7 @@ where_option = click.option(
 @options.stream_argument
 @click.argument("pairs", metavar="FIELD=VALUE...", nargs=-1, required=True)
 @click.option("--id", "id", default="*", show_default=True, help="The ID: MS-SEQ, MS-* or *.")
-@click.option(
-    "--max-entries", type=click.IntRange(min=0), help="Then trim to about this many entries."
-)
+@click.option("--max-entries", type=options.number(0), help="Then trim to about this many entries.")
 @click.option("--min-id", help="Then trim what is below this ID, about.")
 @click.option("--exact", is_flag=True, help="Trim exactly, not whole nodes only.")
 @click.option("--ttl", type=LENGTH, help="How long the entry lives: 90s, 1h30m, 7d.")
@@ -140,6 +138,7 @@ def add(
 @where_option
 @options.count_option("At most this many.", default=None)
 @click.option("--reverse", is_flag=True, help="The last one first.")
+@options.raw_option
 def range_(
     output: Output, /, path: Path, name: str, where: tuple[str, ...], **interval: Any
 ) -> None:
@@ -151,8 +150,9 @@ def range_(
     match = wanted(where)
     with options.reading(path) as store:
         stream = options.with_codec(store, name)
+        schema = options.schema_for_json(output, stream)
         for entry in stream.range(where=asked(stream, match), **interval):
-            output.entry(entry)
+            output.entry(entry, schema)
 
 
 @options.command("tail")
@@ -161,6 +161,7 @@ def range_(
 @click.option("--since", help="All from this moment on, whatever -n says: 1h, today.")
 @where_option
 @click.option("-f", "--follow", is_flag=True, help="Go on with new entries, until interrupted.")
+@options.raw_option
 def tail(
     output: Output,
     path: Path,
@@ -175,6 +176,7 @@ def tail(
     with options.reading(path) as store:
         stream = options.with_codec(store, name)
         match = asked(stream, given)
+        schema = options.schema_for_json(output, stream)
         seen = stream.last_id  # later entries are for --follow
         if since is not None:
             begun = stream.range(since=since, where=match)
@@ -183,9 +185,9 @@ def tail(
             newest = stream.range(end=seen, where=match, count=count, reverse=True)
             shown = reversed(list(newest))
         for entry in shown:
-            output.entry(entry)
+            output.entry(entry, schema)
         if follow:
             output.flush()
             for entry in stream.follow(seen, where=match):
-                output.entry(entry)
+                output.entry(entry, schema)
                 output.flush()

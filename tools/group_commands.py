@@ -61,7 +61,8 @@ def _group_row(found: tuple[bytes, GroupInfo[bytes]]) -> tuple[object, ...]:
 @options.command("pending")
 @options.stream_argument
 @options.group_argument
-@click.option("--consumer", help="Of this consumer only.")
+@click.option("--consumer", metavar="NAME", help="Of this consumer only.",
+              shell_complete=options.complete_consumers)  # fmt: skip
 @click.option("--min-idle", type=LENGTH, default="0", help="Idle for so long: 30s, 5m.")
 @options.count_option()
 def pending(
@@ -100,10 +101,11 @@ def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, 
 @options.command("claim")
 @options.stream_argument
 @options.group_argument
-@click.argument("consumer")
+@click.argument("consumer", shell_complete=options.complete_consumers)
 @options.ids_argument
 @click.option("--min-idle", type=LENGTH, required=True, help="Only what is idle for so long: 5m.")
 @options.count_option("Without IDs: at most this many, the smallest.", least=1)
+@options.raw_option
 def claim(
     output: Output,
     /,
@@ -122,8 +124,9 @@ def claim(
             claimed = group.claim(consumer, *ids, **how)
         else:
             claimed = group.autoclaim(consumer, count=count, **how).entries
+        schema = options.schema_for_json(output, store.stream(name))
         for each in claimed:
-            output.entry(each)
+            output.entry(each, schema)
 
 
 # -- dead letters ---------------------------------------------------------------------------------
@@ -142,6 +145,7 @@ def dead() -> None:
 @options.command("list", group=dead)
 @options.optional_stream_argument
 @options.count_option()
+@options.raw_option
 def list_(output: Output, path: Path, name: str | None, count: int) -> None:
     """List the streams of dead letters, or the dead letters of one, the oldest first."""
     from logstore.api.info import summaries
@@ -218,7 +222,8 @@ def show_letter(output: Output, path: Path, name: str, entry_id: str) -> None:
 @options.stream_argument
 @options.ids_argument
 @all_option
-@click.option("--to", metavar="STREAM", help="Another stream than the one each came from.")
+@click.option("--to", metavar="STREAM", help="Another stream than the one each came from.",
+              shell_complete=options.complete_streams)  # fmt: skip
 def retry(
     output: Output, path: Path, name: str, ids: tuple[str, ...], every: bool, to: str | None
 ) -> None:

@@ -60,7 +60,7 @@ def describe(output: Output, path: Path, name: str) -> None:
 @options.stream_argument
 @click.option(
     "--count",
-    type=click.IntRange(1),
+    type=options.number(1),
     default=INFERRED_ENTRIES,
     show_default=True,
     help="Look at so many of the newest entries.",

@@ -17,6 +17,7 @@ import click
 
 from logstore.api import showing
 from logstore.errors import EntryNotFoundError, StreamExistsError
+from logstore.options import IDEMPOTENT_IDS_MAX
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH, MOMENT, SIZE
 from logstore.tools.command_output import Output
@@ -80,7 +81,7 @@ def delete(
 
 @options.command("trim")
 @options.stream_argument
-@click.option("--max-entries", type=click.IntRange(min=0), help="Keep so many of the newest.")
+@click.option("--max-entries", type=options.number(0), help="Keep so many of the newest.")
 @click.option("--min-id", help="Drop what is below this ID.")
 @click.option("--max-age", type=LENGTH, help="Drop what is older: 7d, 1h30m.")
 @click.option("--exact", is_flag=True, help="Also parts of nodes: slower, and keeps no more.")
@@ -111,15 +112,14 @@ def drop(output: Output, path: Path, name: str) -> None:
     """Remove a stream with all its entries and groups, as DEL."""
     with options.changing(path) as store:
         stream = options.existing(store, name)
-        options.confirm(
-            output,
-            f"Drop {name!r} with {len(stream):,} entries and {stream.info().groups:,} groups?",
-        )
+        entries = showing.counted(len(stream), "entry", "entries")
+        groups = showing.counted(stream.info().groups, "group")
+        options.confirm(output, f"Drop {name!r} with {entries} and {groups}?")
         output.report({"dropped": store.drop(name)})
 
 
 @options.command("rename")
-@click.argument("old")
+@click.argument("old", shell_complete=options.complete_streams)
 @click.argument("new")
 @click.option("--replace", is_flag=True, help="Drop a stream that is called NEW.")
 @options.yes_option
@@ -131,8 +131,8 @@ def rename(output: Output, path: Path, old: str, new: str, replace: bool) -> Non
 
 
 @options.command("copy")
-@click.argument("source")
-@click.argument("target")
+@click.argument("source", shell_complete=options.complete_streams)
+@click.argument("target", shell_complete=options.complete_streams)
 @click.option("--replace", is_flag=True, help="Drop a stream that is called TARGET.")
 @options.yes_option
 def copy(output: Output, path: Path, source: str, target: str, replace: bool) -> None:
@@ -180,14 +180,27 @@ class Setting(click.ParamType[Any]):
 @click.option("--max-age", type=Setting(LENGTH), help="Keep what is not older: 7d; or none.")
 @click.option(
     "--max-entries",
-    type=Setting(click.IntRange(0)),
+    type=Setting(options.number(0)),
     help="Keep so many, and the rest of a node; none.",
 )
 @click.option("--max-bytes", type=Setting(SIZE), help="Keep no more: 10GiB; or none.")
-@click.option("--keep-until-shipped", type=bool, help="Drop only what was shipped: yes, no.")
-@click.option("--group", metavar="NAME", help="Set what follows, of this group.")
-@click.option("--max-deliveries", type=Setting(click.IntRange(1)), help="Then an entry is dead.")
-@click.option("--dead-letter", type=Setting(click.STRING), help="The stream where it goes then.")
+@click.option("--keep-until-shipped", type=bool, metavar="[yes|no]",
+              help="Drop only what was shipped.")  # fmt: skip
+@click.option("--compact-by", metavar="FIELD", type=Setting(click.STRING),
+              help="Keep the newest entry of each value of it; or none.")  # fmt: skip
+@click.option("--codec", type=Setting(click.Choice(("json", "msgpack"))),
+              metavar="[json|msgpack|none]",
+              help="Encode values so from now on; none: where no entry is.")  # fmt: skip
+@click.option("--idempotent-duration", type=options.WHOLE_SECONDS,
+              help="Remember IDs of idempotent adds so long: 100s.")  # fmt: skip
+@click.option("--idempotent-max-ids", type=options.number(1, IDEMPOTENT_IDS_MAX),
+              help="And no more than these of a producer.")  # fmt: skip
+@click.option("--group", metavar="NAME", help="Set what follows, of this group.",
+              shell_complete=options.complete_groups)  # fmt: skip
+@click.option("--max-deliveries", type=Setting(options.number(1)), help="Then an entry is dead.")
+@click.option("--dead-letter", metavar="STREAM", type=Setting(click.STRING),
+              help="The stream where it goes then.",
+              shell_complete=options.complete_streams)  # fmt: skip
 @click.option("--min-idle", type=Setting(LENGTH), help="Idle so long, others may get it.")
 @click.option("--backoff", type=Setting(LENGTH), help="What failed waits so long, then twice that.")
 @click.option("--backoff-max", type=LENGTH, help="But never longer than this.")
@@ -211,7 +224,15 @@ def configure(output: Output, /, path: Path, name: str, group: str | None, **giv
         if group is None and _drops(stream, wanted):
             options.confirm(output, f"{name!r} holds more: drop what is older?")
         found: StreamSettings | GroupSettings[bytes]
-        found = target.configure(**wanted) if wanted else target.settings
+        if "codec" in wanted:
+            from logstore.api.configuring import configure_codec, stream_changes
+            from logstore.api.opening import opened_of
+
+            codec = wanted.pop("codec")
+            changes = stream_changes(wanted, None)  # type: ignore[arg-type]
+            found = configure_codec(opened_of(store), stream.name, codec, changes)
+        else:
+            found = target.configure(**wanted) if wanted else target.settings
     output.report(
         {key: value.decode() if isinstance(value, bytes) else value
          for key, value in found._asdict().items()}
@@ -221,6 +242,9 @@ def configure(output: Output, /, path: Path, name: str, group: str | None, **giv
 def _drops(stream: Stream[bytes], wanted: dict[str, Any]) -> bool:
     """Whether a new or lowered limit is below what the stream holds."""
     before, info = stream.settings, stream.info()
+    field = wanted.get("compact_by")
+    if info.length and field is not None and field.encode() != before.compact_by:
+        return True
     first = showing.at(info.recorded_first_entry_id.ms)
     holds: dict[str, Any] = {
         "max_age": None if first is None else datetime.now(UTC) - first,

@@ -28,11 +28,13 @@ from logstore.loading import load
 from logstore.store_path import shown
 from logstore.tools import command_options as options
 from logstore.tools.command_output import EXIT_LEFT_OUT, EXIT_OK, EXIT_USAGE, Output
+from logstore.tools.text_tables import ByteCount
 
 if TYPE_CHECKING:
     from logstore.api.info import PinInfo
     from logstore.api.store import Store
     from logstore.recovery import check
+    from logstore.recovery.report import RecoveryReport
 
 
 EXIT_DAMAGED = 1
@@ -284,7 +286,7 @@ def recover(output: Output, path: Path, target: Path | None) -> None:
     if target is None:
         with output.progress("Recovering") as progress:
             found = recovery.recover(path, progress=progress)
-        output.report(found.as_dict())
+        _report_recovery(output, found)
         return
     with output.progress("Salvaging") as progress:
         made = run.salvage(path, target, progress=progress)
@@ -296,7 +298,15 @@ def recover(output: Output, path: Path, target: Path | None) -> None:
         output.line(f"not certain: {text}")
 
 
-ID_LENGTH = 32  # of a pin: an ID that is folded cannot be copied
+def _report_recovery(output: Output, found: RecoveryReport) -> None:
+    """Write what was found and done; people are not told what was not."""
+    values = found.as_dict()
+    if output.json:
+        output.report(values)
+    elif found.has_news:
+        output.report({name: value for name, value in values.items() if value})
+    else:
+        output.line("nothing to do: the store is whole, and its index is that of the log")
 
 
 @options.command("retain")
@@ -350,7 +360,7 @@ def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> Non
     with options.reading(path) as store:
         found = store.pins()
     head = ("ID", "for", "process", "since", "until", "segments", "keeps")
-    shown = {"narrow": ("until", "segments", "since"), "none": "no pin", "folded": ID_LENGTH}
+    shown = {"narrow": ("until", "segments", "since"), "none": "no pin", "whole": ("ID",)}
     output.listing(found, lambda each: each.as_dict(), head, _pin_row, **shown)
 
 
@@ -362,5 +372,5 @@ def _pin_row(pin: PinInfo) -> tuple[object, ...]:
         "" if pin.since is None else showing.ago(pin.since),
         showing.ago(pin.until),
         "all" if pin.segments is None else pin.segments,
-        showing.size(pin.segment_bytes + pin.snapshot_bytes),
+        ByteCount(pin.segment_bytes + pin.snapshot_bytes),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from logstore.api import showing
@@ -18,6 +18,8 @@ from logstore.ids import StreamID
 if TYPE_CHECKING:
     from logstore.api.entry import Entry
     from logstore.api.values import ValueCodec
+    from logstore.scan.scan_records import TypedLines
+    from logstore.schema.stream_schema import Schema
 
 
 def readable(raw: bytes) -> str:
@@ -52,15 +54,17 @@ def _is_plain(character: str) -> bool:
     return character.isalnum() or character in "@%+=:,./-_"
 
 
-def entry_line(entry: Entry[bytes]) -> str:
-    """An entry on one line: its ID, then field=value, quoted as a shell would want them."""
+def entry_line(entry: Entry[bytes], *, when: bool = False) -> str:
+    """An entry on one line: its ID, with ``when`` the moment of it, then field=value, quoted as a
+    shell would want them."""
     from logstore.api.entry import codec_of, stored_pairs  # here, for help must load fast
 
     codec, show = codec_of(entry), readable
     if codec is not None:
         show = partial(_value_shown, codec)
     parts = (f"{readable(name)}={show(value)}" for name, value in stored_pairs(entry))
-    return " ".join([str(entry.id), *map(quoted, parts)])
+    head = [str(entry.id), showing.stamp(entry.id.ms) if when else ""]
+    return " ".join([*filter(None, head), *map(quoted, parts)])
 
 
 def _value_shown(codec: ValueCodec, stored: bytes) -> str:
@@ -88,6 +92,22 @@ def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(line)
         return found
     return scan_records.entry_object(str(entry.id), stored_pairs(entry))
+
+
+def typed_json_line(entry: Entry[bytes], schema: Schema) -> bytes:
+    """An entry as a line of JSON with the types of a schema, as `export` has it: all digits."""
+    from logstore.api.entry import stored_pairs
+
+    flat = [part for pair in stored_pairs(entry) for part in pair]
+    row = entry.id, tuple(part.decode("utf-8", "surrogateescape") for part in flat)
+    return _typed_lines(schema)([row])
+
+
+@cache
+def _typed_lines(schema: Schema) -> TypedLines:
+    from logstore.scan import scan_records
+
+    return scan_records.TypedLines(schema)
 
 
 def text_or_base64(raw: bytes) -> str:

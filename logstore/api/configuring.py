@@ -89,6 +89,20 @@ def configure_stream(
     return stream_with_text(after, opened.text)
 
 
+def configure_codec(
+    opened: OpenStore[Any], name: bytes, codec: str | None, changes: dict[str, Any]
+) -> StreamSettings:
+    """Set the codec of a stream that is there, and its settings in the same commit, which this
+    gives as they are then. OptionError if entries are stored by another one, or by a schema."""
+    from logstore.engine.features import setting_changes
+
+    def step(txn: Any) -> StreamSettings:
+        setting_changes.keep_codec(txn, name, codec, create=False)
+        return setting_changes.stream(txn, name, changes, create=False)
+
+    return stream_with_text(opened.commit(step), opened.text)
+
+
 def schema_of(given: object) -> Schema | None:
     """A schema as it is given: its text, itself, or None. OptionError."""
     from logstore.schema.schema_text import parse

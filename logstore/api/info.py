@@ -729,6 +729,12 @@ class StreamInfo(Generic[T]):
     expires_at: datetime | None = None  # None: never
     schema: Schema | None = None  # the columns of its entries; None: it has none
 
+    def __str__(self) -> str:
+        """What there is to tell, a line for each fact, for people."""
+        from logstore.api import showing
+
+        return showing.lines_of(self)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""
         return {
@@ -797,6 +803,12 @@ class GroupInfo(Generic[T]):
     lag: int | None  # how many entries were not delivered yet
     settings: GroupSettings[T] = GroupSettings()
 
+    def __str__(self) -> str:
+        """What there is to tell, a line for each fact, for people."""
+        from logstore.api import showing
+
+        return showing.lines_of(self)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""
         return {
@@ -818,6 +830,12 @@ class ConsumerInfo(Generic[T]):
     pending: int
     idle: timedelta  # since it last asked for entries
     inactive: timedelta | None  # since it last got some; None: it never did
+
+    def __str__(self) -> str:
+        """What there is to tell, a line for each fact, for people."""
+        from logstore.api import showing
+
+        return showing.lines_of(self)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, lengths of time in milliseconds (-1: never); for --json."""
@@ -922,6 +940,12 @@ class StoreInfo:
     shipped_ms: int = 0  # unix ms when it was last shipped; 0: never
     shipped_to: str = ""  # where, without user, password and query
     unshipped_bytes: int = 0  # of the log, behind what was shipped
+
+    def __str__(self) -> str:
+        """What there is to tell, a line for each fact, for people."""
+        from logstore.api import showing
+
+        return showing.lines_of(self)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values; for --json."""

@@ -15,6 +15,7 @@ from html import escape
 from itertools import islice
 from typing import Any
 
+from logstore.ids import ZERO_ID, StreamID
 from logstore.loading import load
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -22,14 +23,29 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _CLOCK_MS_MIN = 1_000_000_000_000
 
 
+_SIZE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def size_unit(count: int) -> str:
+    """The unit in which a number of bytes is told: the largest of which there is one."""
+    power = max(0, count.bit_length() - 1) // 10
+    if 1024 ** (power + 1) - count < 1024**power // 20:  # which would be told as 1024.0
+        power += 1
+    return _SIZE_UNITS[min(power, len(_SIZE_UNITS) - 1)]
+
+
+def size_in(count: int, unit: str) -> str:
+    """A number of bytes in a unit, without its name: 1.5, or <0.1."""
+    if unit == "bytes":
+        return str(count)
+    amount = count / 1024 ** _SIZE_UNITS.index(unit)
+    return "<0.1" if 0 < amount < 0.05 else f"{amount:,.1f}" if count else "0"
+
+
 def size(count: int) -> str:
     """A number of bytes: 1.5 MiB."""
-    amount = float(count)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{count} bytes" if unit == "bytes" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:,.1f} TiB"
+    unit = size_unit(count)
+    return f"{size_in(count, unit)} {unit}"
 
 
 def share(part: int, whole: int) -> str:
@@ -95,6 +111,13 @@ def date(moment: datetime | None) -> str:
     return f"{moment.astimezone(UTC).isoformat(' ', 'seconds')[:19]} UTC"
 
 
+def stamp(ms: int) -> str:
+    """The moment of an ID as it can be typed again, 2026-11-23T16:10:05.123Z; nothing
+    where they are no time of a clock."""
+    moment = clock(ms)
+    return "" if moment is None else f"{moment.isoformat(timespec='milliseconds')[:-6]}Z"
+
+
 VALUE_MAX = 80  # characters or bytes of a value that are shown
 FIELDS_MAX = 20  # fields that are shown
 
@@ -118,6 +141,63 @@ def mapping(fields: Mapping[Any, Any]) -> str:
     if len(fields) > FIELDS_MAX:
         shown.append(f"... ({len(fields)} fields)")
     return f"{{{', '.join(shown)}}}"
+
+
+LINE_MAX = 78  # characters of a line about one thing
+
+
+def lines_of(info: Any) -> str:
+    """A dataclass of facts as lines of names and values; what is nothing is left out."""
+    from dataclasses import fields  # here: a command that adds shows no facts
+
+    said: dict[str, str] = {}
+    for field in fields(info):
+        given = getattr(info, field.name)
+        if getattr(given, "_field_defaults", None):  # settings: those that were changed
+            said |= {name: _setting(name, each) for name, each in given._asdict().items()
+                     if each != given._field_defaults[name]}  # fmt: skip
+        elif field.name == "length" or given not in (None, 0, "", b"", ()):
+            said[field.name] = _fact(field.name, given)
+    shown = {_without_unit(name): text for name, text in said.items() if text}
+    width = max(map(len, shown), default=0)
+    return "\n".join(_cut(f"{name:{width}}  {text}") for name, text in shown.items())
+
+
+def _without_unit(name: str) -> str:
+    """The name of a fact, whose value has its unit."""
+    if name != "max_bytes":  # the name of an option
+        name = name.removesuffix("_bytes").removesuffix("_ms").removesuffix("_s")
+    return name.replace("_", " ")
+
+
+def _fact(name: str, given: Any) -> str:
+    """A fact for people; empty for an ID that is none."""
+    if isinstance(given, StreamID):
+        moment = clock(given.ms)
+        known = f"{given}" if moment is None else f"{given}, {ago(moment)}"
+        return "" if given == ZERO_ID else known
+    if isinstance(given, datetime):
+        return f"{date(given)}, {ago(given)}"
+    if isinstance(given, timedelta):
+        return length(given)
+    if isinstance(given, int) and name.endswith("_ms"):
+        return ago(at(given))
+    if isinstance(given, list | tuple) and not hasattr(given, "_fields"):
+        return f"{len(given):,}"
+    return _setting(name, given)
+
+
+def _setting(name: str, given: Any) -> str:
+    """A number with the unit that its name has, or a text."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        if name.endswith(("_ms", "_s")):
+            return length(timedelta(milliseconds=given if name.endswith("_ms") else 1000 * given))
+        return size(given) if name.endswith("_bytes") else f"{given:,}"
+    return given if isinstance(given, str) and given.isprintable() else str(given)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LINE_MAX else f"{line[: LINE_MAX - 3]}..."
 
 
 def table(caption: str | None, pairs: Iterable[tuple[Any, Any]]) -> str:

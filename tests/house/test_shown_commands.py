@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 import pytest
 
+from logstore.tools.command_examples import EXAMPLES
 from logstore.tools.commands import main
 from tests.house.repo import ROOT, files, project
 from tests.house.shown import COMMENT, HOUSE, Shown, fences, mentions, said, typed, variables
@@ -277,6 +278,13 @@ def files_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_line_that_one_types_is_taken() -> None:
     assert len(LINES) > 200
     assert faults(LINES, check_line) == []
+
+
+@pytest.mark.usefixtures("files_there")
+def test_an_example_of_help_is_taken() -> None:
+    found = [Shown(name, each) for name, some in EXAMPLES.items() for each in some]
+    assert len(found) > 60
+    assert faults(found, check_line) == []
 
 
 @pytest.mark.usefixtures("files_there")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import click
 
 from logstore.loading import load
+from logstore.tools.command_help import examples_of
 from logstore.tools.commands import main
 from tests.house.repo import ROOT
 
@@ -48,7 +49,7 @@ EXIT STATUS
 2
     Wrong usage.
 3
-    Something was left out, as the command says.
+    Something was left out, or found, as the command says.
 130
     Interrupted.
 
@@ -93,8 +94,10 @@ def _leaves(ctx: click.Context) -> Iterator[click.Context]:
 def _command(ctx: click.Context) -> list[str]:
     usage = " ".join(ctx.command.collect_usage_pieces(ctx))
     head = f"{ctx.command_path} {usage}"
+    examples = examples_of(ctx)
+    shown = ["Examples::", "", *(f"    {each}" for each in examples), ""] if examples else []
     return ["", _escaped(head), "-" * 2 * len(head), "", _paragraphs(ctx.command.help or ""), "",
-            *_options(ctx.command, ctx)]  # fmt: skip
+            *_options(ctx.command, ctx), *shown]  # fmt: skip
 
 
 def _options(command: click.Command, ctx: click.Context) -> list[str]:

@@ -175,6 +175,48 @@ def test_drop_rename_copy(store: Path) -> None:
     assert (done.exit_code, "logstore streams" in done.stderr) == (1, True)
 
 
+def test_configure_sets_all_that_it_shows(store: Path) -> None:
+    shown = set(json_report("configure", store, "orders"))
+    options_of = invoke("configure", "--help").stdout
+    for name in shown:
+        option = "--" + name.removesuffix("_ms").removesuffix("_s").replace("_", "-")
+        assert f"{option} " in options_of
+    given = (
+        *("--idempotent-duration", "5m", "--idempotent-max-ids", 20, "--compact-by", "to"),
+        *("--keep-until-shipped", "yes", "--max-age", "7d", "--yes"),
+    )
+    found = json_report("configure", store, "orders", *given)
+    assert (found["idempotent_duration_s"], found["idempotent_max_ids"]) == (300, 20)
+    assert (found["compact_by"], found["keep_until_shipped"]) == ("to", True)
+    assert json_report("configure", store, "orders", "--compact-by", "none")["compact_by"] is None
+    done = invoke("configure", store, "orders", "--idempotent-duration", "5ms")
+    assert (done.exit_code, "must be whole seconds, not '5ms'" in done.stderr) == (2, True)
+    assert invoke("configure", store, "orders", "--idempotent-max-ids", 0).exit_code == 2
+    done = invoke("configure", store, "orders", "--compact-by", "n")  # drops what is there
+    assert (done.exit_code, "give --yes" in done.stderr) == (2, True)
+
+
+def test_a_codec_is_set_with_other_settings_in_one_commit(store: Path) -> None:
+    with logstore.open(store) as opened:
+        opened.create("fresh")
+        opened.create("typed")
+        opened.stream("typed").configure(schema="n int")
+    found = json_report("configure", store, "fresh", "--codec", "json", "--max-entries", 5)
+    assert (found["codec"], found["max_entries"]) == ("json", 5)
+    assert json_report("configure", store, "fresh", "--codec", "none")["codec"] is None
+    json_report("configure", store, "fresh", "--codec", "msgpack")
+    ok("add", store, "fresh", "n=8")
+    for name, codec, why in (
+        ("fresh", "none", "as long as there are entries"), ("fresh", "json", "'msgpack'"),
+        ("typed", "json", "has a schema"),
+    ):  # fmt: skip
+        done = invoke("configure", store, name, "--codec", codec, "--max-entries", 9)
+        assert (done.exit_code, why in done.stderr) == (1, True)
+        assert json_report("configure", store, name)["max_entries"] != 9
+    assert json_report("configure", store, "typed", "--codec", "none")["codec"] is None
+    assert invoke("configure", store, "fresh", "--codec", "xml").exit_code == 2
+
+
 def test_configure(store: Path) -> None:
     found = json_report(
         "configure", store, "orders", "--max-age", "7d", "--max-entries", "5000000", "--yes"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from tests.tools.commands import environment, invoke, ok
+from tests.tools.commands import contents, environment, invoke, ok, segments
 
 PROGRAM = Path(sys.executable).parent / "logstore"
 TIMEOUT_S = 60
@@ -43,6 +43,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.stream(name).add({"a": "b"})
         for group in ("mail", "money", "stock"):
             store.stream("orders").group(group).create("0")
+        store.stream("orders").group("mail").read("worker-1")
     return path
 
 
@@ -50,7 +51,26 @@ def test_streams_and_groups_of_the_store_are_completed(filled: Path) -> None:
     assert asked("pending", str(filled), "ord") == ["orders", "orders:eu"]
     assert asked("pending", str(filled), "orders", "m") == ["mail", "money"]
     assert asked("pending", str(filled), "nothing", "m") == []
+    assert asked("configure", str(filled), "orders", "--group", "mo") == ["money"]
+    assert asked("pending", str(filled), "orders", "mail", "--consumer", "w") == ["worker-1"]
+    assert asked("claim", str(filled), "orders", "mail", "w") == ["worker-1"]
+    for words in (["streams"], ["rename"], ["copy"], ["copy", "payments"]):
+        command, *names = words
+        assert asked(command, str(filled), *names, "orders:") == ["orders:eu"]
+    assert asked("doctor", str(filled), "--ignore", "dead") == ["dead-share", "dead-letters"]
     assert asked("comp") == ["compact", "completion"]
+
+
+def test_completion_changes_nothing(filled: Path, tmp_path: Path) -> None:
+    """Also of a store that somebody was killed with, which an opener would make whole."""
+    path = tmp_path / "killed"
+    shutil.copytree(filled, path)
+    with segments(path)[-1].open("ab") as log:
+        log.write(b"\x07" * 25)  # a torn tail
+    before = contents(path)
+    assert asked("pending", str(path), "ord") == ["orders", "orders:eu"]
+    assert asked("pending", str(path), "orders", "mo") == ["money"]
+    assert contents(path) == before
 
 
 @pytest.mark.parametrize("broken", ["no store", "no directory", "damaged"])

@@ -185,8 +185,8 @@ def test_doctor_finds_each_fault_with_a_command_that_mends_it(path: Path, check:
     spoil(path, check)
     gone = ["--idle", 0] if check in {"left-behind", "unread"} else []
     code, found = examined(path, *gone)
-    assert code == 3
     assert check in found
+    assert code == (3 if any(each["level"] == "wrong" for each in found.values()) else 4)
     assert found[check]["level"] in {"wrong", "slow", "soon"}
     assert len(found[check]["what"]) > 30
     if found[check]["command"]:
@@ -195,8 +195,27 @@ def test_doctor_finds_each_fault_with_a_command_that_mends_it(path: Path, check:
         assert str(path) in " ".join(typed)
         assert invoke(*typed[: typed.index(str(path))], "--help").exit_code == 0
     text = invoke("doctor", path, "--large-bytes", 20_000, "--watch", 0, *gone)
-    assert text.exit_code == 3
+    assert text.exit_code == code
     assert found[check]["command"] in text.stdout
+    assert f"({check})" in text.stdout.replace("\n       ", " ")
+
+
+def test_findings_that_are_ignored_or_below_the_level_do_not_count(path: Path) -> None:
+    """A unit that fails shall fail for what its owner wants to hear of."""
+    for check in ("no-retention", "unread"):
+        spoil(path, check)
+    assert examined(path, "--idle", 0)[0] == 3
+    code, found = examined(path, "--idle", 0, "--ignore", "unread")
+    assert (code, set(found)) == (4, {"no-retention"})
+    assert examined(path, "--idle", 0, "--ignore", "unread:s/workers")[0] == 4
+    assert examined(path, "--idle", 0, "--ignore", "unread:s/other")[0] == 3
+    code, found = examined(path, "--idle", 0, "--level", "wrong")
+    assert (code, set(found)) == (3, {"unread"})
+    assert examined(path, "--idle", 0, "--level", "slow", "--ignore", "unread") == (0, {})
+    text = ok("doctor", path, "--large-bytes", 20_000, "--level", "wrong", "--watch", 0)
+    assert text.splitlines()[-1] == "left out by --level and --ignore: 1 finding"
+    done = invoke("doctor", path, "--ignore", "unred")
+    assert (done.exit_code, "there is no check 'unred'" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

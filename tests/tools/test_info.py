@@ -11,7 +11,6 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 import logstore
-from logstore.tools import command_output
 from tests.tools.commands import invoke, objects, ok, process
 
 
@@ -153,10 +152,10 @@ def test_full_is_about_a_stream(store: Path) -> None:
 def test_table(store: Path) -> None:
     head, *rows = ok("streams", store).splitlines()
     assert re.split(r"  +", head) == [
-        "stream", "entries", "size", "last ID", "age", "groups", "lag", "pending",
+        "stream", "entries", "size bytes", "last ID", "age", "groups", "lag", "pending",
     ]  # fmt: skip
     assert [row.split() for row in rows] == [
-        ["odd\\xff", "1", "29", "bytes", "7-7"], ["race", "4", "135", "bytes", "3-0"],
+        ["odd\\xff", "1", "29", "7-7"], ["race", "4", "135", "3-0"],
     ]  # fmt: skip
 
 
@@ -182,14 +181,6 @@ def test_the_groups_of_a_stream_are_summed_up(store: Path) -> None:
     found = next(each for each in objects(ok("streams", store, "--json")) if "name" in each)
     assert (found["groups"], found["lag"], found["pending"]) == (3, 3, 4)
     assert ok("streams", store).splitlines()[-1].split()[-3:] == ["3", "3", "4"]
-
-
-def test_a_narrow_terminal_gets_what_fits() -> None:
-    """No column is folded to a heap of letters while another could be left out."""
-    columns, cells = ("stream", "entries", "size"), [["a" * 30, "1,000", "1.0 MiB"]]
-    assert command_output.fitting(columns, cells, ("size",), 80) == (columns, cells)
-    assert command_output.fitting(columns, cells, ("size",), 33)[0] == ["stream", "entries"]
-    assert command_output.fitting(columns, [], ("size",), 5) == (["stream", "entries"], [])
 
 
 def test_a_name_is_no_markup(empty: Path) -> None:
@@ -218,3 +209,45 @@ def test_no_store_is_no_store(tmp_path: Path) -> None:
     done = invoke("metrics", tmp_path / "absent")
     assert done.exit_code == 1
     assert not (tmp_path / "absent").exists()
+
+
+def test_streams_by_pattern_and_order(empty: Path) -> None:
+    with logstore.open(empty) as store:
+        for name, count in (("a:1", 3), ("a:2", 9), ("b:1", 5)):
+            store.stream(name).add_many({"n": str(n)} for n in range(count))
+        store.stream("a:1").group("g", start="0").read("c", count=2)
+
+    def names(*arguments: object) -> list[str]:
+        return [each["name"] for each in objects(ok("streams", empty, *arguments, "--json"))]
+
+    assert names("a:*") == ["a:1", "a:2"]
+    assert names("--sort", "bytes") == ["a:2", "b:1", "a:1"]
+    assert names("--sort", "entries", "-n", 2) == ["a:2", "b:1"]
+    assert names("?:1", "--sort", "entries") == ["b:1", "a:1"]
+    assert names("--sort", "pending", "-n", 1) == ["a:1"]
+    assert names("--sort", "lag", "-n", 1) == ["a:1"]
+    assert names("-n", 1) == ["a:1"]
+    assert names("-n", 0) == ["a:1", "a:2", "b:1"]
+    assert names("c*") == []
+    text = ok("streams", empty, "--sort", "bytes", "-n", 1).splitlines()
+    assert text[-1] == "and 2 more streams: -n 0 shows all"
+    assert ok("streams", empty, "c*") == "no stream is called like 'c*'\n"
+
+
+def test_an_info_is_printed_as_a_screen(empty: Path) -> None:
+    with logstore.open(empty, encoding="utf-8") as store:
+        stream = store.stream("s")
+        stream.add({"text": "x" * 500})
+        stream.configure(max_age="7d", max_bytes=1 << 30)
+        stream.group("g", start="0").read("c")
+        (group,) = stream.groups()
+        consumer = stream.group("g").consumers()[0]
+        for info in (stream.info(), store.info(), group, consumer, stream.info_full()):
+            lines = str(info).splitlines()
+            assert 3 <= len(lines) <= 24
+            assert all(len(line) <= 80 for line in lines)
+        told = dict(re.split("  +", line, maxsplit=1) for line in str(stream.info()).splitlines())
+    assert (told["name"], told["length"], told["max age"]) == ("s", "1", "7 d")
+    assert told["max bytes"] == "1.0 GiB"
+    assert told["last generated id"].endswith("just now")
+    assert "expires at" not in told

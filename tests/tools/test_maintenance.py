@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def test_a_clean_store(store: Path) -> None:
     found = json.loads(ok("recover", store, "--json"))
     assert found["torn_bytes"] == 0
     assert len(ok("range", store, "race").splitlines()) == 4
+    assert ok("recover", store).startswith("nothing to do: ")
 
 
 def test_a_tail_is_set_aside_and_told(store: Path) -> None:
@@ -58,7 +60,9 @@ def test_a_tail_is_set_aside_and_told(store: Path) -> None:
 
 def test_without_an_index(store: Path) -> None:
     shutil.rmtree(store / "index")
-    assert "rebuilt" in ok("recover", store)
+    told = ok("recover", store)
+    assert re.search(r"^rebuilt +yes$", told, re.MULTILINE)
+    assert "damage" not in told  # of which there is none
     assert len(ok("range", store, "race").splitlines()) == 4
 
 

@@ -28,7 +28,7 @@ def held(tmp_path: Path) -> tuple[Path, list[str]]:
 def test_pins_are_listed_and_released(held: tuple[Path, list[str]]) -> None:
     path, ids = held
     head, *rows = ok("pins", path).splitlines()
-    assert head.split() == ["ID", "for", "process", "since", "until", "segments", "keeps"]
+    assert head.split() == ["ID", "for", "process", "since", "until", "segments", "keeps", "KiB"]
     assert sorted(row.split()[0] for row in rows) == sorted(ids)
     assert all(row.split()[1] == "spark" for row in rows)
     found = objects(ok("pins", path, "--json"))
@@ -46,7 +46,7 @@ def test_an_id_stays_whole_in_a_narrow_terminal(held: tuple[Path, list[str]]) ->
     path, ids = held
     shown = on_a_terminal(["pins", str(path)], 80, 24).replace("\r", "").splitlines()
     assert sorted(line.split()[0] for line in shown[1:]) == sorted(ids)
-    assert all(line.endswith("KiB") for line in shown[1:])
+    assert "KiB" in shown[0]
 
 
 def test_an_unknown_pin_cannot_be_released(held: tuple[Path, list[str]]) -> None:

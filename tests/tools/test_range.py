@@ -58,6 +58,39 @@ def test_text(store: Path) -> None:
     ]
 
 
+def test_an_id_that_is_a_time_is_told_as_one(tmp_path: Path) -> None:
+    """In a form that --since takes; --raw leaves it out, and programs get what they got."""
+    path = tmp_path / "s"
+    with logstore.open(path) as store:
+        store["s"].add({"a": "1"}, "1700000000123-4")
+        store["s"].add({"a": "2"}, "1700000000124-0")
+    for command in ("range", "tail"):
+        lines = ok(command, path, "s").splitlines()
+        assert lines[0] == "1700000000123-4 2023-11-14T22:13:20.123Z a=1"
+        raw = ok(command, path, "s", "--raw").splitlines()
+        assert raw == ["1700000000123-4 a=1", "1700000000124-0 a=2"]
+        assert ids(ok(command, path, "s", "--since", lines[1].split()[1])) == ["1700000000124-0"]
+        assert objects(ok(command, path, "s", "--json"))[0] == {
+            "id": "1700000000123-4", "fields": {"a": "1"},
+        }  # fmt: skip
+
+
+def test_json_has_the_types_of_a_schema(tmp_path: Path) -> None:
+    """Every digit of them, and what is text only stays text."""
+    path = tmp_path / "s"
+    with logstore.open(path) as store:
+        store["s"].configure(schema="n long, x decimal(38, 3), ok bool, tags json, room string")
+        row = {"n": 1, "x": "12345678901234567890.125", "ok": True, "tags": {"a": [1]}, "room": "7"}
+        store["s"].add(row, "1-0")
+    wanted = (
+        '{"id": "1-0", "fields": {"n": 1, "x": 12345678901234567890.125, "ok": true, '
+        '"tags": {"a": [1]}, "room": "7"}}\n'
+    )
+    assert ok("range", path, "s", "--json").replace('{"a":[1]}', '{"a": [1]}') == wanted
+    assert ok("tail", path, "s", "--json") == ok("range", path, "s", "--json")
+    assert ok("export", path, "s") == ok("range", path, "s", "--json")
+
+
 def test_letters_of_any_language_need_no_quotes(tmp_path: Path) -> None:
     pairs = {"article": "Käse", "пирог": "寿司", "wide": "a\u3000b", "none": "", "half": "½;"}
     ok(

@@ -374,7 +374,8 @@ def size_of(source: BinaryIO) -> int:
 
 @options.command("import")
 @click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
-@click.option("--stream", "name", help="The stream to add to; else it is named as the file is.")
+@click.option("--stream", "name", metavar="NAME", shell_complete=options.complete_streams,
+              help="The stream to add to; else it is named as the file is.")  # fmt: skip
 @click.option(
     "--format",
     "format_",
@@ -405,14 +406,14 @@ def size_of(source: BinaryIO) -> int:
 )
 @click.option(
     "--line-max-bytes",
-    type=click.IntRange(1, ENTRY_MAX_BYTES),
+    type=options.number(1, ENTRY_MAX_BYTES),
     default=text_lines.LINE_MAX_BYTES,
     show_default=True,
     help="Of a line of JSON, or a record of CSV (characters there).",
 )
 @click.option(
     "--batch",
-    type=click.IntRange(1, BATCH_MAX_ROWS),
+    type=options.number(1, BATCH_MAX_ROWS),
     help="Entries in a commit.  [default: 1000; of tables 65536, of much CSV 1 MiB of it]",
 )
 @click.option("--skip-bad", is_flag=True, help="Go on after bad lines, and count them.")

@@ -94,7 +94,7 @@ def _carrying(command: F) -> F:
     """The options that both commands have."""
     for option in (
         options.gathered("carrying", Carrying),
-        click.option("--dump-max", type=click.IntRange(0, 512), default=128, show_default=True,
+        click.option("--dump-max", type=options.number(0, 512), default=128, show_default=True,
                      help="MiB of a stream that go as one payload; larger ones go by pages."),
         click.option("--password-file",
                      type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -138,7 +138,7 @@ def redis() -> None:
 @click.argument("place", metavar="SOURCE")
 @_carrying
 @click.option("--name", help="SOURCE is a file with a DUMP payload: the stream's name.")
-@click.option("--db", type=click.IntRange(0), default=0, show_default=True,
+@click.option("--db", type=options.number(0), default=0, show_default=True,
               help="Of an RDB file: the database.")  # fmt: skip
 @click.option("--follow", "follows", is_flag=True, help="Go on with what is added there.")
 @click.option("--trim", type=click.Choice(["none", "acked", "all"]), default="none",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN_BYTES = 24
 PROGRESS_S = 1.0
-_PORT = click.IntRange(0, 65535)
+_PORT = options.number(0, 65535)
 _SECRET = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -168,9 +168,9 @@ def _server_class() -> type[Server]:
 # -- work -----------------------------------------------------------------------------------------
 @options.command("work", store=False)
 @click.argument("app", metavar="MODULE:JOBS")
-@click.option("--processes", type=click.IntRange(1, 1000), default=1, show_default=True,
+@click.option("--processes", type=options.number(1, 1000), default=1, show_default=True,
               help="How many jobs are done at once.")  # fmt: skip
-@click.option("--batch", type=click.IntRange(1, 10_000), default=4, show_default=True,
+@click.option("--batch", type=options.number(1, 10_000), default=4, show_default=True,
               help="Jobs that a process fetches at once while they are quick.")  # fmt: skip
 @click.option("--grace", type=options.LENGTH, default="30s", show_default=True,
               help="How long a running job may go on after a stop.")  # fmt: skip

@@ -15,7 +15,7 @@ from itertools import chain, islice
 from typing import Any, TypeAlias
 
 from logstore.tools import wording
-from logstore.tools.command_output import cell_len
+from logstore.tools.text_tables import cell_len
 from logstore.tuples import NamedTuple
 
 NULL = "NULL"

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 WRONG, SLOW, SOON = "wrong", "slow", "soon"
 LEVELS = (WRONG, SLOW, SOON)
+CANNOT_OPEN = "cannot-open"
+LEVEL_OF = {
+    CANNOT_OPEN: WRONG, "damage": WRONG, "failed-sync": WRONG, "full": WRONG, "space": SOON,
+    "dead-share": SLOW, "pin": SLOW, "index": SLOW, "codec": SLOW, "scheduled": WRONG,
+    "dead-letters": WRONG, "no-retention": SOON, "retention": SOON, "unread": WRONG,
+    "left-behind": WRONG, "redelivered": WRONG, "lag-grows": SLOW,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,11 @@ class Finding:
     about: str  # a stream, a group; empty: the store
     what: str
     command: str = ""  # that mends it; empty: none can
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What it is ignored by: its check, or that about what it is about."""
+        return self.check, f"{self.check}:{self.about}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,15 +19,8 @@ from logstore.log import file_names as names
 from logstore.log.pinfile import Pin
 from logstore.recovery import index_validity
 from logstore.tools.group_commands import dead_letter_streams
-from logstore.tools.views.doctor_findings import SLOW, SOON, WRONG, Examined, Finding
+from logstore.tools.views.doctor_findings import LEVEL_OF, SOON, Examined, Finding
 from logstore.tools.wording import readable, short_length
-
-LEVEL_OF = {
-    "damage": WRONG, "failed-sync": WRONG, "full": WRONG, "space": SOON, "dead-share": SLOW,
-    "pin": SLOW, "index": SLOW, "codec": SLOW, "scheduled": WRONG, "dead-letters": WRONG,
-    "no-retention": SOON, "retention": SOON, "unread": WRONG, "left-behind": WRONG,
-    "redelivered": WRONG, "lag-grows": SLOW,
-}  # fmt: skip
 
 
 def finding(

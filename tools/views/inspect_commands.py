@@ -11,7 +11,7 @@ from logstore.loading import load
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
 
-number_argument = click.argument("number", metavar="SEGMENT", type=click.IntRange(min=1))
+number_argument = click.argument("number", metavar="SEGMENT", type=options.number(1))
 
 
 @click.group("inspect", cls=options.CommandGroup)
@@ -39,8 +39,8 @@ def segment_(output: Output, path: Path, number: int) -> None:
 
 @options.command("frame", group=inspect)
 @number_argument
-@click.argument("offset", type=click.IntRange(min=0))
-@click.option("--bytes", "bytes_max", type=click.IntRange(min=0), default=4096, show_default=True,
+@click.argument("offset", type=options.number(0))
+@click.option("--bytes", "bytes_max", type=options.number(0), default=4096, show_default=True,
               help="At most so many of its bytes; 0: all. With --json all.")  # fmt: skip
 def frame_(output: Output, path: Path, number: int, offset: int, bytes_max: int) -> None:
     """Show the frame at an offset of a segment: its head, what it says, its entries, its bytes.
@@ -84,7 +84,7 @@ def hint_(output: Output, path: Path, number: int) -> None:
 
 
 @options.command("checkpoint", group=inspect)
-@click.argument("position", type=click.IntRange(min=1), required=False)
+@click.argument("position", type=options.number(1), required=False)
 def checkpoint_(output: Output, path: Path, position: int | None) -> None:
     """Show the checkpoint of POSITION, or the newest: which commit it follows, and its chunks.
 

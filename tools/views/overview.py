@@ -5,8 +5,9 @@ Text is for people: sizes, dates and ages. JSON has the raw numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from logstore.ids import ZERO_ID, StreamID
 from logstore.options import GroupSettings, StreamSettings
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
+from logstore.tools.text_tables import ByteCount
 from logstore.tools.wording import (
     by_json_names,
     dated,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--full", is_flag=True, help="Of a stream: entries, consumers, what is pending, too.")
 @click.option(
     "--count",
-    type=click.IntRange(min=0),
+    type=options.number(0),
     default=10,
     show_default=True,
     help="With --full: how many of each list, the smallest IDs; 0: all.",
@@ -242,19 +244,58 @@ STREAMS_HEAD = ("stream", "entries", "size", "last ID", "age", "groups", "lag", 
 STREAMS_NARROW = ("last ID", "groups", "size", "age", "pending")
 
 
+# What streams can be ordered by, the largest first; what is not known comes last.
+SORTS: dict[str, Callable[[StreamSummary], Any]] = {
+    "name": lambda each: each.name,
+    "bytes": lambda each: -each.size_bytes,
+    "entries": lambda each: -each.length,
+    "last": lambda each: (-each.last_id.ms, -each.last_id.seq),
+    "lag": lambda each: 1 if each.lag is None else -each.lag,
+    "pending": lambda each: -each.pending,
+}
+
+
 @options.command("streams")
-def streams(output: Output, path: Path) -> None:
+@click.argument(
+    "pattern", metavar="[PATTERN]", required=False, shell_complete=options.complete_streams
+)
+@click.option(
+    "--sort",
+    type=click.Choice(list(SORTS)),
+    default="name",
+    show_default=True,
+    help="What comes first: the largest, or newest.",
+)
+@options.count_option("At most this many; all if left out.", default=None)
+def streams(output: Output, path: Path, pattern: str | None, sort: str, count: int | None) -> None:
     """List the streams: how long and large they are, their last IDs, how far their groups are.
 
-    The lag is that of the group that is furthest behind; what is pending is of all groups.
+    With PATTERN those whose names match it: 'race:*', '?', '[a-c]*'. The lag is that of the group
+    that is furthest behind; what is pending is of all groups.
     """
     from logstore.api.info import summaries
     from logstore.api.opening import opened_of
 
     with options.reading(path) as store:
-        found = summaries(opened_of(store), store.streams())
-        shown = {"narrow": STREAMS_NARROW, "none": "no stream"}
-        output.listing(found, _summary_object, STREAMS_HEAD, _summary_row, **shown)
+        names = [name for name in store.streams() if pattern is None or _matches(name, pattern)]
+        known = names[: count or None] if sort == "name" else names
+        found = list(summaries(opened_of(store), known))
+    if sort != "name":
+        found.sort(key=SORTS[sort])  # those that are alike stay by name
+        found = found[: count or None]
+    none = "no stream" if pattern is None else f"no stream is called like {pattern!r}"
+    shown = {"narrow": STREAMS_NARROW, "whole": ("last ID",), "none": none}
+    output.listing(found, _summary_object, STREAMS_HEAD, _summary_row, **shown)
+    _tell_of_more(output, len(names) - len(found))
+
+
+def _matches(name: bytes, pattern: str) -> bool:
+    return fnmatchcase(name.decode("utf-8", "surrogateescape"), pattern)
+
+
+def _tell_of_more(output: Output, left_out: int) -> None:
+    if left_out > 0 and not output.json:
+        output.line(f"and {showing.counted(left_out, 'more stream')}: -n 0 shows all")
 
 
 def _summary_object(found: StreamSummary) -> dict[str, Any]:
@@ -277,7 +318,7 @@ def _summary_row(found: StreamSummary) -> tuple[object, ...]:
     return (
         found.name,
         found.length,
-        showing.size(found.size_bytes),
+        ByteCount(found.size_bytes),
         str(found.last_id),
         showing.age(moment),
         *groups,
@@ -328,9 +369,7 @@ def du(output: Output, path: Path, segments: bool, count: int | None) -> None:
         return
     if shown:
         output.table(OF_STREAMS, map(_usage_row, shown), narrow=OF_STREAMS_NARROW)
-        left_out = len(found.streams) - len(shown)
-        if left_out:
-            output.line(f"and {showing.counted(left_out, 'more stream')}: -n 0 shows all")
+        _tell_of_more(output, len(found.streams) - len(shown))
         output.line("")
     if segments:
         rows = map(segment_row, found.segments)
@@ -340,7 +379,7 @@ def du(output: Output, path: Path, segments: bool, count: int | None) -> None:
 
 
 def _usage_row(use: StreamUse) -> tuple[Any, ...]:
-    sizes = (showing.size(use.live_bytes), showing.size(use.tombstoned_bytes))
+    sizes = (ByteCount(use.live_bytes), ByteCount(use.tombstoned_bytes))
     return (use.name, use.entries, *sizes, use.nodes, len(use.segments))
 
 
@@ -348,7 +387,7 @@ def segment_row(use: SegmentUse) -> tuple[Any, ...]:
     """A line about a segment."""
     return (
         use.number,
-        showing.size(use.size_bytes),
+        ByteCount(use.size_bytes),
         *(showing.share(part, use.size_bytes) for part in _bytes_of(use, PARTS).values()),
         showing.age(showing.at(use.created_ms)),
         ", ".join(segment_marks(use)),

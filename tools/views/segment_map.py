@@ -24,7 +24,8 @@ import click
 from logstore.api import showing
 from logstore.errors import FileSystemError, UsageError
 from logstore.tools import command_options as options
-from logstore.tools.command_output import Output, cell_len
+from logstore.tools.command_output import Output
+from logstore.tools.text_tables import cell_len
 from logstore.tools.views.overview import measured_usage, segment_marks, segment_object
 from logstore.tools.wording import readable
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from logstore.tools.command_output import FOLDED, cell_len, fitting
+from logstore.tools.text_tables import FOLDED, beginning, cell_len, elided, fitting
 from logstore.tools.wording import printable
 from logstore.tuples import NamedTuple
 
@@ -62,14 +62,7 @@ class Canvas:
 
     def elided(self, text: str, width: int) -> str:
         """A text of so many columns at most, without its middle if it is too long."""
-        if cell_len(text) <= width:
-            return text
-        dots = "…" if self.more_than_ascii else "~"
-        if width <= len(dots):
-            return dots[:width]
-        behind = (width - 1) // 2
-        front = _first(text, width - 1 - behind)
-        return front + dots + _first(text[::-1], behind)[::-1]
+        return elided(text, width, "…" if self.more_than_ascii else "~")
 
     def trend(self, values: Sequence[float], width: int) -> str:
         """The last values as blocks of their height, the largest one full; the newest is right."""
@@ -86,7 +79,7 @@ class Canvas:
 
         made, left = Text(style=style, no_wrap=True), self.width
         for piece in pieces:
-            cut = _first(piece.text, left)
+            cut = beginning(piece.text, left)
             made.append(cut, piece.style)
             left -= cell_len(cut)
         if style:
@@ -98,18 +91,6 @@ class Canvas:
         return Canvas(width, self.height, self.encoding)
 
 
-def _first(text: str, width: int) -> str:
-    """The beginning of a text, of so many columns at most."""
-    if text.isascii():
-        return text[: max(0, width)]
-    at = used = 0
-    for at, each in enumerate(text):
-        used += cell_len(each)
-        if used > width:
-            return text[:at]
-    return text
-
-
 def grid(canvas: Canvas, facts: Sequence[Fact], cell: int = 38) -> list[Text]:
     """Facts in columns of at least ``cell`` characters, row by row."""
     columns = max(1, (canvas.width + GAP) // (cell + GAP))
@@ -119,7 +100,7 @@ def grid(canvas: Canvas, facts: Sequence[Fact], cell: int = 38) -> list[Text]:
         pieces: list[Piece] = []
         for fact in facts[at : at + columns]:
             room = max(0, cell - LABEL)
-            shown = _first(fact.value, room)
+            shown = beginning(fact.value, room)
             pieces += [Piece(fact.label.ljust(LABEL), DIM), Piece(shown, fact.style or "bold")]
             left = room - cell_len(shown)
             if fact.trend is not None:

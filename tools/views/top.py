@@ -40,7 +40,7 @@ INTERVAL_MIN = timedelta(seconds=0.1)
 @options.command("top")
 @click.option("--interval", type=LENGTH, default="2s", show_default=True,
               help="How often to look.")  # fmt: skip
-@click.option("-n", "--count", "times", type=click.IntRange(0), default=0, show_default=True,
+@click.option("-n", "--count", "times", type=options.number(0), default=0, show_default=True,
               help="End after so many looks; 0: when interrupted.")  # fmt: skip
 @click.option("--stream", "patterns", multiple=True, metavar="GLOB",
               help="Only streams that match; repeatable.")  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from logstore.api import showing
-from logstore.tools.command_output import cell_len
+from logstore.tools.text_tables import cell_len
 from logstore.tools.views.store_samples import ACKS, ADDS, READS, Labels, Watch, rate_of
 from logstore.tools.views.text_canvas import (
     BAD,

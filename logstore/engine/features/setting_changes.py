@@ -44,7 +44,7 @@ def stream(
     return after
 
 
-def keep_codec(txn: WriteTxn, name: bytes, codec: str, *, create: bool) -> bool:
+def keep_codec(txn: WriteTxn, name: bytes, codec: str | None, *, create: bool) -> bool:
     """Keep the name of a stream's codec; False if there is no stream and it is not to be made.
 
     A stream whose entries were all deleted may change to another one.
@@ -53,7 +53,7 @@ def keep_codec(txn: WriteTxn, name: bytes, codec: str, *, create: bool) -> bool:
     if record is None and not create:
         return False
     kept = None if record is None else txn.settings.stream(record.number).codec
-    if record is not None and record.schema_at:
+    if codec is not None and record is not None and record.schema_at:
         raise OptionError(
             "the stream has a schema, which says how its values are written: leave codec out, or "
             "drop the schema with configure(schema=None)"
@@ -65,8 +65,13 @@ def keep_codec(txn: WriteTxn, name: bytes, codec: str, *, create: bool) -> bool:
     return True
 
 
-def check_codec(kept: str | None, codec: str) -> None:
+def check_codec(kept: str | None, codec: str | None) -> None:
     """OptionError if a stream is to be used with another codec than the one that it has."""
+    if kept is not None and codec is None:
+        raise OptionError(
+            f"the stream has the codec {kept!r}, which its entries are stored by: it stays as long "
+            "as there are entries"
+        )
     if kept is not None and kept != codec:
         raise OptionError(
             f"the stream has the codec {kept!r}, and not {codec!r}: give that one, or none to have "
