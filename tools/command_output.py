@@ -74,11 +74,6 @@ class Output:
         """Whether stdout is a terminal that can draw over what it shows."""
         return self.stream.isatty() and not self._console(WIDTH_OF_A_PIPE).is_dumb_terminal
 
-    @property
-    def encoding(self) -> str:
-        """The encoding of what is written for people."""
-        return getattr(sys.stdout, "encoding", None) or "utf-8"
-
     def json_object(self, value: Mapping[str, Any]) -> None:
         """One JSON object, on a line of its own."""
         self.stream.write(_json(value).encode() + b"\n")
