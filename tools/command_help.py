@@ -57,8 +57,8 @@ class Command(click.Command):
 def examples_of(ctx: click.Context) -> tuple[str, ...]:
     """The examples of the command that is called."""
     names: list[str] = []
-    at: click.Context | None = ctx
-    while at is not None and at.parent is not None:
+    at = ctx
+    while at.parent is not None:
         names.insert(0, at.info_name or "")
         at = at.parent
     found: dict[str, tuple[str, ...]] = load("logstore.tools.command_examples").EXAMPLES

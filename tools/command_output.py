@@ -322,7 +322,7 @@ def _for_people(name: str, value: Any) -> tuple[str, Any]:
         words.pop()
     elif words[-1] in {"time", "due", "at"} and value:
         value = _moment(value)
-    elif words[-2:] == ["idmp", "duration"]:  # XINFO has seconds
+    elif words[-2:] == ["idmp", "duration"] and value is not None:  # XINFO has seconds
         value = short_length(timedelta(seconds=value))
     return " ".join(words), value
 
