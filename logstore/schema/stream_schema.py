@@ -12,7 +12,7 @@ columns have names that differ by case only, as Spark and DuckDB take them for o
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from logstore.errors import EntryTypeError, OptionError, SchemaError, shown
@@ -164,28 +164,11 @@ class Schema:
             taken.append((field, value if column is None else _text(column, value)))
         return taken
 
-    def fault_of(self, flat: Sequence[bytes]) -> str | None:
-        """Why a stored entry cannot be read by the schema; None: it can. Fields that are no columns
-        do not matter.
-
-        ``flat``: names and texts by turns; of a repeated name the last one counts.
-        """
-        stored = dict(zip(flat[::2], flat[1::2], strict=True))
-        for field, column in self._by_field.items():
-            text = stored.get(field)
-            if text is None:
-                if not column.nullable:
-                    return f"it has no column {column.name!r}, which is not nullable"
-                continue
-            try:
-                column.type.read(text)
-            except ValueError as error:
-                return f"its {column.name!r} is {shown(text)}, which {error}"
-        return None
-
-    def reads_all_of(self, other: Schema) -> bool:
-        """Whether every entry that another schema took can be read by this one."""
-        return all(_is_wider(column, other) for column in self.columns)
+    def unsure_of(self, other: Schema | None) -> list[Column]:
+        """The columns that an entry may not fit which is in a stream of another schema, or of none.
+        All that are new are among them: entries may be older than the other schema, and have fields
+        beyond its columns."""
+        return [each for each in self.columns if other is None or not _is_wider(each, other)]
 
     def check_field(self, field: bytes) -> None:
         """SchemaError for a field that no entry can have."""
@@ -213,8 +196,28 @@ def _is_wider(column: Column, schema: Schema) -> bool:
     """Whether a column can hold what entries of another schema have under its name."""
     before = schema.column(column.field)
     if before is None:
-        return column.nullable and not schema.is_open
+        return False
     return before.nullable <= column.nullable and column.type.reads_all_of(before.type)
+
+
+def fault_of(flat: Sequence[bytes], columns: Mapping[bytes, Column]) -> str | None:
+    """Why a stored entry cannot be read by some columns, which are given by their fields; None: it
+    can. Other fields do not matter.
+
+    ``flat``: names and texts by turns; of a repeated name the last one counts.
+    """
+    stored = dict(zip(flat[::2], flat[1::2], strict=True))
+    for field, column in columns.items():
+        text = stored.get(field)
+        if text is None:
+            if not column.nullable:
+                return f"it has no column {column.name!r}, which is not nullable"
+            continue
+        try:
+            column.type.read(text)
+        except ValueError as error:
+            return f"its {column.name!r} is {shown(text)}, which {error}"
+    return None
 
 
 def _text(column: Column, value: Any) -> bytes:
