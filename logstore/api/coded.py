@@ -41,7 +41,6 @@ class CodedStream(Stream[Any]):
     def __init__(self, opened: OpenStore[Any], name: bytes, codec: ValueCodec) -> None:
         super().__init__(opened, name)
         self._codec = Values(codec, opened.encoding)
-        self._typed = None  # a stream has a codec or a schema
         self._quick_row = self._codec.quick_row
         self._kept = False  # whether the stream was seen to have the codec
 
@@ -81,6 +80,8 @@ class CodedStream(Stream[Any]):
             made = self._opened.add_plain(self._name, row, asked)
             if made:  # which it is only where there is the stream
                 return made
+            if self._opened.schema_at(self._name):  # another stream by now: looked at once more
+                self._kept = False
         arguments.check_names(options, AddOptions, "add")
         arguments.check_flag(create, "create")
         self._keep(create=create, expected=options.get("expected_last_id"))

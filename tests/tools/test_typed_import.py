@@ -12,6 +12,11 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore import SchemaError
+from logstore.schema.schema_text import parse
+from logstore.tools.interchange.import_command import Load
+from logstore.tools.interchange.import_schema import ImportSchema
+from logstore.tools.interchange.text_rows import ImportRow
 from tests.tools.commands import invoke, objects, ok, pairs, process
 from tests.tools.tables import pa, written
 
@@ -368,3 +373,22 @@ def test_a_text_in_a_column_of_json_is_a_value(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text('a\n"{""b"": 1}"\n"""5"""\n5\n')
     told(tmp_path / "s", tmp_path / "b.csv", "--schema", "a json")
     assert [entry["a"] for entry in typed(tmp_path / "s", "b")[1]] == [{"b": 1}, "5", 5]
+
+
+def test_rows_are_held_against_a_schema_that_came_meanwhile(tmp_path: Path) -> None:
+    """Prevents an import that passes by what somebody set since it began."""
+    with logstore.open(tmp_path / "s", background=False) as store:
+        stream = store.stream("a")
+        schema = ImportSchema(stream, parse("n double"), to_set=True)
+        before = schema.settle(create=True)
+        assert schema.settle(create=True) == before > 0
+        store.stream("a").configure(schema="n int")
+        with pytest.raises(SchemaError, match="'n' is int"):
+            Load(stream, rows=rows_of("5.5"), schema=schema).run()
+        store.stream("a").configure(schema="n decimal(3, 1)")
+        Load(stream, rows=rows_of("5"), schema=schema).run()
+        assert [entry["n"] for entry in stream] == [Decimal("5.0")]
+
+
+def rows_of(text: str) -> Any:
+    yield ImportRow(1, None, [(b"n", text.encode())])

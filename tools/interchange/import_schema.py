@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from logstore.api.configuring import kept_schema as kept_schema_of
 from logstore.api.opening import opened_of
 from logstore.codec import codec
 from logstore.errors import OptionError, SchemaError, UsageError
@@ -92,6 +93,7 @@ class ImportSchema:
         self.was_set = False  # by this import
         self._to_set = to_set
         self._widens = widens
+        self._at = 0  # where the stream has this very schema
 
     def written(self, pairs: Iterable[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes]]:
         """A row as it is stored. SchemaError."""
@@ -123,15 +125,19 @@ class ImportSchema:
         return found
 
     def settle(self, *, create: bool) -> int:
-        """Have the stream have the schema; the position of it. SchemaError for a stored entry that
-        stands against it."""
+        """Have the stream have the schema; the position of it, or 0 if the stream has another one,
+        which somebody set meanwhile: that one writes the rows in their commit. SchemaError for a
+        stored entry that stands against it."""
         if self._to_set:
             if opened_of(self._stream).record(self._stream.name) is None and not create:
                 return 0  # there is no stream, and none may be made: the add says so
             self._stream.configure(schema=self.schema)
-            self._to_set, self.was_set = False, True
-        record = opened_of(self._stream).record(self._stream.name)
-        return 0 if record is None else record.schema_at
+            self._to_set, self.was_set, self._at = False, True, 0
+        at = opened_of(self._stream).schema_at(self._stream.name)
+        if at != self._at:
+            kept, at = kept_schema_of(opened_of(self._stream), self._stream.name)
+            self._at = at if kept == self.schema else 0
+        return self._at
 
 
 def _reads(kind: ColumnType, text: bytes) -> bool:
