@@ -38,6 +38,11 @@ class Column(NamedTuple):
         return _encoded(self.name)
 
     @property
+    def is_needed(self) -> bool:
+        """Whether no row may lack it."""
+        return not self.nullable and self.default is None
+
+    @property
     def text(self) -> str:
         """The column as it stands in the text of a schema."""
         name = self.name
@@ -169,6 +174,24 @@ class Schema:
         All that are new are among them: entries may be older than the other schema, and have fields
         beyond its columns."""
         return [each for each in self.columns if other is None or not _is_wider(each, other)]
+
+    def refusals(self, before: Schema) -> list[str]:
+        """Why rows that another schema took can be refused by this one, in some words each."""
+        found: list[str] = []
+        for column in before.columns:
+            now = self._by_field.get(column.field)
+            if now is None and not self.is_open:
+                found.append(f"{column.name!r} goes")
+            elif now is not None and not now.type.reads_all_of(column.type):
+                found.append(f"{column.name!r} becomes {now.type.name}")
+        found += [
+            f"{column.name!r} must be there"
+            for column in self.columns
+            if column.is_needed and not ((was := before.column(column.field)) and was.is_needed)
+        ]
+        if before.is_open and not self.is_open:
+            found.append("no other field may be there")
+        return found
 
     def check_field(self, field: bytes) -> None:
         """SchemaError for a field that no entry can have."""
