@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import repeat
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import click
@@ -133,6 +134,7 @@ class Load(Import):
     _waiting: list[Waiting] = field(default_factory=list)
     _last: StreamID = ZERO_ID
     _with_ids: bool | None = None
+    _committed_s: float = 0.0
 
     def run(self) -> Counts:
         """Add all rows; InputLineError at the first bad one, unless they are skipped."""
@@ -141,10 +143,26 @@ class Load(Import):
 
     def _run(self, rows: Iterable[Read]) -> Counts:
         self._last = self._resume_after = self.stream.last_id
-        self._take(rows)
+        try:
+            self._take(rows)
+        except KeyboardInterrupt:  # what came so far stays
+            if self._waiting:
+                self._commit()
+            raise
         if self._waiting:
             self._commit()
         return self.counts
+
+    def commit_old(self) -> float | None:
+        """Commit the rows that wait, if the last commit is long ago; in how many seconds it will
+        be, None if no row waits. Called before more input is waited for."""
+        if not self._waiting:
+            return None
+        left_s = self._committed_s + KEPT_WITHIN_S - monotonic()
+        if left_s > 0:
+            return left_s
+        self._commit()
+        return None
 
     def _take(self, rows: Iterable[Read]) -> None:
         for found in rows:
@@ -271,6 +289,7 @@ class Load(Import):
 
     def _commit(self) -> None:
         rows, self._waiting = self._waiting, []
+        self._committed_s = monotonic()
         if self.schema is not None:
             rows = self._typed(rows, self.schema)
         if rows:
@@ -354,6 +373,7 @@ def _raw(fields: Any, schema: Schema, *, empty_is_null: bool) -> list[tuple[byte
 # Codecs of Python that are no encodings of text files, though they turn text into bytes.
 NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 BATCH_ROWS = 1000
+KEPT_WITHIN_S = 1.0  # rows that came wait no longer for others of their batch
 # Options of text only, with their defaults.
 OF_TEXT = {
     "encoding": None,
@@ -445,6 +465,8 @@ def import_(
     column in which later rows have another type becomes a wider one, or text.
 
     A bad line or row is named and stops the import; batches before it stay. Rows must ascend by ID.
+    Of what comes through a pipe, rows are in the store within a second, and those that came before
+    an interrupt stay.
     """
     given = [each for each in ("id_field", "time_field", "auto_id") if more[each]]
     if len(given) > 1:
@@ -462,6 +484,7 @@ def import_(
     with (
         options.opened(path, sync=sync, create=not no_create) as store,
         output.progress("Importing") as progress,
+        options.interrupted_by_sigterm(),
     ):
         total = size_of(source)
         where = {"file": file} if kind in TABLES and file else {}
@@ -521,7 +544,7 @@ class TextInput:
     def __init__(
         self, found: Input, kind: str, file: str, ids: dict[str, Any], more: dict[str, Any]
     ) -> None:
-        self._file = found.file
+        self._file, self._waiting = found.file, found.waiting
         self._name = file or "what comes from stdin"
         self._kind = kind
         self._ids = ids
@@ -569,7 +592,10 @@ class TextInput:
             ids.written = partial(typed_bytes, codec)
         rows = self._rows(ids, names, empty_is_null=schema is not None)
         how["empty_is_null"] = self._kind == "csv"
-        return Load(stream, rows=rows, schema=typed, **how)
+        made = Load(stream, rows=rows, schema=typed, **how)
+        if self._waiting is not None:
+            self._waiting.on_wait = made.commit_old
+        return made
 
     def _rows(
         self, ids: RowIDs, names: text_lines.HeaderNames, *, empty_is_null: bool
