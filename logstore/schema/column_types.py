@@ -65,6 +65,9 @@ class ColumnType(ABC):
         return self.name
 
 
+_COMMA = re.compile(rb"-?[0-9]{0,40},[0-9]{1,40}")
+
+
 class _Spelled(ColumnType):
     """A type whose values are given as objects of Python, or as text."""
 
@@ -146,7 +149,7 @@ class Double(_Spelled):
     def read(self, text: bytes) -> float:
         """The number."""
         if len(text) > self._TEXT_MAX_BYTES or self._TEXT.fullmatch(text) is None:
-            raise ValueError("is no number")
+            raise ValueError("is no number" + _comma_hint(text))
         return float(text)
 
     def _text(self, value: Any) -> str:
@@ -200,7 +203,7 @@ class Fixed(_Spelled):
     def read(self, text: bytes) -> Decimal:
         """The number, with all of its digits behind the point."""
         if len(text) > self._TEXT_MAX_BYTES or self._TEXT.fullmatch(text) is None:
-            raise ValueError("is no decimal number")
+            raise ValueError("is no decimal number" + _comma_hint(text))
         return self._fitted(Decimal(text.decode()))
 
     def _text(self, value: Any) -> str:
@@ -438,6 +441,12 @@ _WRITE_JSON: Callable[[Any], str] = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
 ).encode
 _READ_JSON: Callable[[str], Any] = json.JSONDecoder(parse_constant=_not_finite).decode
+
+
+def _comma_hint(text: bytes) -> str:
+    """What is told of a number with a decimal comma."""
+    is_one = _COMMA.fullmatch(text) is not None
+    return ", for its decimal comma is to be a point" if is_one else ""
 
 
 def _kind_of(value: object) -> str:

@@ -181,7 +181,8 @@ class Load(Import):
         if self._with_ids not in {None, with_ids} or (self.resume and not with_ids):
             return False
         try:
-            ready = block.ready(None if self.schema is None else self.schema.schema)
+            typed = self.schema
+            ready = block.ready(None) if typed is None else block.ready(typed.schema, typed.commas)
             parts = self._parts(block, len(ready))
         except UsageError:
             return False
@@ -319,7 +320,9 @@ class Load(Import):
                 continue
             good.append((line, unit, (value[0], written) if self._with_ids else written))
         for (line, unit, _), why in refused:
-            self._bad(InputLineError(why.message, line_number=line, unit=unit))
+            hint = f"{COMMA_HINT}, or import with --decimal ,"
+            message = why.message.replace(COMMA_HINT, hint) if self.empty_is_null else why.message
+            self._bad(InputLineError(message, line_number=line, unit=unit))
         return good
 
     def _add(self, rows: list[Waiting]) -> None:
@@ -371,6 +374,7 @@ def _raw(fields: Any, schema: Schema, *, empty_is_null: bool) -> list[tuple[byte
 
 
 # Codecs of Python that are no encodings of text files, though they turn text into bytes.
+COMMA_HINT = "for its decimal comma is to be a point"  # as a type of numbers says it
 NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 BATCH_ROWS = 1000
 KEPT_WITHIN_S = 1.0  # rows that came wait no longer for others of their batch
@@ -378,6 +382,7 @@ KEPT_WITHIN_S = 1.0  # rows that came wait no longer for others of their batch
 OF_TEXT = {
     "encoding": None,
     "delimiter": None,
+    "decimal": None,
     "header": None,
     "line_max_bytes": text_lines.LINE_MAX_BYTES,
 }
@@ -417,6 +422,11 @@ def size_of(source: BinaryIO) -> int:
 @click.option("--auto-id", is_flag=True, help="IDs of now; 'id' is a field like any other.")
 @click.option("--encoding", help="Of CSV; else by its first bytes, or utf-8.")
 @click.option("--delimiter", help="Of CSV, or 'tab'; else by its first rows.")
+@click.option(
+    "--decimal",
+    type=click.Choice([".", ","]),
+    help="Of numbers in CSV; else by the first rows, if the delimiter is no comma.",
+)
 @click.option(
     "--header/--no-header",
     default=None,
@@ -510,6 +520,8 @@ def import_(
         counts = made.run()
     if made.schema is not None and made.schema.was_set:
         told["schema"] = made.schema.schema.text
+    if more["decimal"] is None and made.schema is not None and made.schema.commas:
+        told["decimal"] = ","
     output.report(counts.as_dict() | told)
 
 
@@ -550,6 +562,9 @@ class TextInput:
         self._ids = ids
         self._sample = found.sample()
         self._most = more["line_max_bytes"]
+        self._decimal = more["decimal"]
+        if self._decimal is not None and kind != "csv":
+            raise click.UsageError(f"--decimal is not for {kind}")
         self._encoding, self._delimiter, self._header = "utf-8", ",", more["header"]
         if kind == "csv":
             encoding, delimiter = more["encoding"], more["delimiter"]
@@ -578,7 +593,8 @@ class TextInput:
         typed = None
         if schema is not None:
             to_set = finds or given is not None
-            typed = ImportSchema(stream, schema, to_set=to_set, widens=finds)
+            schema, commas = self._with_commas(names, schema, finds=finds)
+            typed = ImportSchema(stream, schema, to_set=to_set, widens=finds, commas=commas)
             if self._kind != "csv":
                 columns = schema.columns
                 ids.json_fields = frozenset(c.name for c in columns if c.type.name == "json")
@@ -639,6 +655,27 @@ class TextInput:
         return import_schema.of_csv(
             self._sample, ids, names, encoding=self._encoding, delimiter=self._delimiter
         )
+
+    def _with_commas(
+        self, names: text_lines.HeaderNames, schema: Schema, *, finds: bool
+    ) -> tuple[Schema, frozenset[bytes]]:
+        """The schema, and the fields whose numbers have a decimal comma."""
+        surely = self._decimal == ","
+        if self._kind != "csv" or not (
+            surely or (self._decimal is None and self._delimiter != ",")
+        ):
+            return schema, frozenset()
+        from logstore.tools.interchange import decimal_commas, import_schema
+
+        if surely and not finds:
+            return schema, decimal_commas.of_numbers(schema)
+        ids, encoding, delimiter = RowIDs(**self._ids), self._encoding, self._delimiter
+        columns = import_schema.columns_of_csv(
+            self._sample, ids, names, encoding=encoding, delimiter=delimiter
+        )
+        if not finds:
+            return schema, decimal_commas.found(columns, decimal_commas.of_numbers(schema))
+        return decimal_commas.typed(columns, schema, surely=surely)
 
     def _names(
         self, cells: list[str], schema: Schema | None, *, is_typed: bool
