@@ -287,11 +287,11 @@ class Date(_Spelled):
     """A day of the years 1 to 9999."""
 
     name, example = "date", "date(2026, 11, 26), or '2026-11-26'"
-    _TEXT: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+    TEXT: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
     def read(self, text: bytes) -> date:
         """The day."""
-        if self._TEXT.fullmatch(text) is None:
+        if self.TEXT.fullmatch(text) is None:
             raise ValueError("is no day")
         return date.fromisoformat(text.decode())
 
@@ -320,6 +320,13 @@ class Timestamp(_Spelled):
         if found.tzinfo is None:
             return found.replace(tzinfo=UTC)
         return self._utc(found)
+
+    def write(self, value: Any) -> bytes:
+        """Of a day its first moment, in UTC, too."""
+        if isinstance(value, str | bytes):
+            text = value.encode() if isinstance(value, str) else value
+            value = text + b" 00:00" if Date.TEXT.fullmatch(text) else text
+        return super().write(value)
 
     def _text(self, value: Any) -> str:
         if not isinstance(value, datetime):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from logstore.errors import EntryTypeError, OptionError, SchemaError, shown
@@ -161,11 +162,14 @@ class Schema:
 
     def condition(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[bytes, Any]]:
         """Values that columns are compared with, as they are stored. SchemaError for one of another
-        type."""
+        type, and for a field that is no column."""
         taken: list[tuple[bytes, Any]] = []
         for name, value in pairs:
             field = name if isinstance(name, bytes) else _encoded(name)
             column = self._by_field.get(field)
+            if column is None and not self.is_open:
+                raise SchemaError(f"there is no column {_said(field)}, only {self._named}"
+                                  f"{self._path_hint(field)}")  # fmt: skip
             taken.append((field, value if column is None else _text(column, value)))
         return taken
 
@@ -197,12 +201,22 @@ class Schema:
         """SchemaError for a field that no entry can have."""
         if self.is_open or field in self._by_field:
             return
-        names = ", ".join(repr(each.name) for each in self.columns[:10])
-        more = ", .." if len(self.columns) > 10 else ""
         raise SchemaError(
             f"there is no column {shown(field.decode('utf-8', 'backslashreplace'))}, only "
-            f"{names}{more}: add it to the schema, or '*' for any other field"
+            f"{self._named}: add it to the schema, or '*' for any other field"
         )
+
+    @property
+    def _named(self) -> str:
+        names = ", ".join(repr(each.name) for each in self.columns[:10])
+        return names + (", .." if len(self.columns) > 10 else "")
+
+    def _path_hint(self, field: bytes) -> str:
+        column = self._by_field.get(field.partition(b".")[0])
+        if column is None or column.type.name != "json":
+            return ""
+        path = field.decode("utf-8", "backslashreplace")
+        return f"; what is in json is asked for by a condition, such as \"{path} = 'a text'\""
 
 
 def _check_text(text: str) -> None:
@@ -239,7 +253,7 @@ def fault_of(flat: Sequence[bytes], columns: Mapping[bytes, Column]) -> str | No
         try:
             column.type.read(text)
         except ValueError as error:
-            return f"its {column.name!r} is {shown(text)}, which {error}"
+            return f"its {column.name!r} is {_said(text)}, which {error}"
     return None
 
 
@@ -248,8 +262,16 @@ def _text(column: Column, value: Any) -> bytes:
         return column.type.write(value)
     except (ValueError, TypeError) as error:
         raise SchemaError(
-            f"column {column.name!r} is {column.type.name}: {shown(value)} {error}; {_give(column)}"
+            f"column {column.name!r} is {column.type.name}: {_said(value)} {error}; {_give(column)}"
         ) from None
+
+
+def _said(value: Any) -> str:
+    """A value for a message: bytes as the text that they are."""
+    if isinstance(value, bytes):
+        with suppress(UnicodeDecodeError):
+            return shown(value.decode())
+    return shown(value)
 
 
 def _give(column: Column) -> str:
