@@ -22,7 +22,7 @@ from logstore.api.opening import opened_of
 from logstore.api.scan import SAMPLE, kept_by_all, make_scan, sampled_columns
 from logstore.api.store import Store
 from logstore.codec import ARROW_COLUMNS
-from logstore.errors import EntryTypeError, StreamNotFoundError
+from logstore.errors import EntryTypeError, SchemaError, StreamNotFoundError
 from logstore.ids import IDLike
 from logstore.loading import needing
 from logstore.scan import scan_columns
@@ -94,18 +94,21 @@ def attach(
         columns = None  # those of the streams' schema
         if schema is not None or kept_by_all(opened, raw) is None:
             columns = needing("arrow", partial(_columns, store, raw, schema, sample))
-        scan = make_scan(
-            opened,
-            find if view is not None else partial(_still_there, opened, raw),
-            start,
-            end,
-            columns=columns,
-            schema=None,
-            where=where,
-            batch_rows=BATCH_ROWS,
-            guarded=schema is None,
-        )
-        con.register(name, needing("arrow", scan.dataset))
+        try:
+            scan = make_scan(
+                opened,
+                find if view is not None else partial(_still_there, opened, raw),
+                start,
+                end,
+                columns=columns,
+                schema=None,
+                where=where,
+                batch_rows=BATCH_ROWS,
+                guarded=schema is None,
+            )
+            con.register(name, needing("arrow", scan.dataset))
+        except SchemaError as error:  # of which of them
+            raise SchemaError(f"view {name!r}: {error}") from None
     return list(parts)
 
 

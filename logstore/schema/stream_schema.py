@@ -248,7 +248,7 @@ def fault_of(flat: Sequence[bytes], columns: Mapping[bytes, Column]) -> str | No
         text = stored.get(field)
         if text is None:
             if not column.nullable:
-                return f"it has no column {column.name!r}, which is not nullable"
+                return f"it has no column {column.name!r}, which is not nullable without a '?'"
             continue
         try:
             column.type.read(text)

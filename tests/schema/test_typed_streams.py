@@ -624,6 +624,9 @@ def test_a_stream_has_a_schema_or_a_codec(store: logstore.Store[bytes]) -> None:
     store.stream("typed").configure(schema="a json")
     with pytest.raises(OptionError, match="schema"):
         store.stream("typed", codec="json").add({"a": [1]})
+    with pytest.raises(OptionError, match="this handle has the codec 'json'"):
+        store.stream("new", codec="json").configure(schema="a json")
+    assert store.stream("new").schema is None
 
 
 def test_asyncio_has_the_types(tmp_path: Path) -> None:
