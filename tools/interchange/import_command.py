@@ -520,7 +520,7 @@ def import_(
         counts = made.run()
     if made.schema is not None and made.schema.was_set:
         told["schema"] = made.schema.schema.text
-    if more["decimal"] is None and made.schema is not None and made.schema.commas:
+    if made.schema is not None and made.schema.commas and more["decimal"] is None:
         told["decimal"] = ","
     output.report(counts.as_dict() | told)
 
