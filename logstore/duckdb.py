@@ -12,7 +12,8 @@ its user brings the connection.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -94,7 +95,7 @@ def attach(
         columns = None  # those of the streams' schema
         if schema is not None or kept_by_all(opened, raw) is None:
             columns = needing("arrow", partial(_columns, store, raw, schema, sample))
-        try:
+        with _naming(name):
             scan = make_scan(
                 opened,
                 find if view is not None else partial(_still_there, opened, raw),
@@ -107,9 +108,16 @@ def attach(
                 guarded=schema is None,
             )
             con.register(name, needing("arrow", scan.dataset))
-        except SchemaError as error:  # of which of them
-            raise SchemaError(f"view {name!r}: {error}") from None
     return list(parts)
+
+
+@contextmanager
+def _naming(view: str) -> Iterator[None]:
+    """SchemaError says of which view it is."""
+    try:
+        yield
+    except SchemaError as error:
+        raise SchemaError(f"view {view!r}: {error}") from None
 
 
 def _opened(store: Store[T]) -> OpenStore[T]:

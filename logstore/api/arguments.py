@@ -21,7 +21,7 @@ from datetime import date, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, cast, get_args
 
 from logstore.clock import CLOCK_MAX_MS, Clock
 from logstore.codec import GivenIDs, Row, RowBatch, codec
@@ -62,7 +62,6 @@ from logstore.options import (
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.api.values import TypedValues, Values
     from logstore.engine.groups.ack import NackDelay
     from logstore.engine.lane.native import Options
     from logstore.engine.streams.idempotency import ProducerRequest
@@ -152,6 +151,16 @@ def terms(create: bool, options: RowOptions) -> AddTerms:
     return AddTerms(create, rule, last, ttl_ms(options.get("ttl")))
 
 
+class RowValues(Protocol):
+    """What writes the values of rows: by a schema, or a codec."""
+
+    schema_at: int
+
+    def row(self, fields: Any) -> Any:
+        """The fields of an add as they are stored."""
+        ...
+
+
 def one(
     name: bytes,
     fields: Row,
@@ -159,7 +168,7 @@ def one(
     encoding: str | None,
     create: bool,
     options: AddOptions,
-    values: Values | TypedValues | None,
+    values: RowValues | None,
 ) -> tuple[AddOp, Add]:
     """What adds one entry, which ``values`` write, and what the engine is asked for by it."""
     check_names(options, AddOptions, "add")

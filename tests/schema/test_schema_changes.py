@@ -346,7 +346,7 @@ def test_a_handle_reads_by_the_schema_that_the_stream_has_now(
     assert dict(READS[way](stream)) == ROW
 
 
-def test_what_is_waited_for_is_read_by_the_schema_that_came_meanwhile(
+def test_entries_that_are_waited_for_are_read_by_the_schema_that_came_meanwhile(
     store: logstore.Store[str],
 ) -> None:
     stream = store.stream("s")

@@ -502,7 +502,7 @@ def test_input_in_a_broken_encoding_shows_no_traceback(empty: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "head", "row"), [("jsonl", b"", b'{"n": 1}\n'), ("csv", b"n,m\n", b"1,2\n")]
 )
-def test_what_comes_through_a_pipe_is_there_at_once_and_stays(
+def test_rows_of_a_pipe_are_there_at_once_and_stay(
     tmp_path: Path, form: str, head: bytes, row: bytes, number: int
 ) -> None:
     """Prevents a live feed of which nothing is seen until a batch is full, and a stop loses it."""

@@ -439,7 +439,7 @@ def test_decimal_commas_of_a_schema_that_is_given(tmp_path: Path, rows: int) -> 
         assert entries == [{"area": 12.5, "price": Decimal("1.50"), "note": "1,5"}] * rows
 
 
-def test_what_is_no_number_with_a_decimal_comma(tmp_path: Path) -> None:
+def test_numbers_that_have_no_decimal_comma(tmp_path: Path) -> None:
     """A point is none there: 1.234 may be a thousand."""
     bad = tmp_path / "bad.csv"
     bad.write_text("area;n\n12,5;1\n1.234;2\n")

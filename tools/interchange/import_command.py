@@ -485,8 +485,7 @@ def import_(
     file = named if isinstance(named, str) and named != "<stdin>" else ""
     found = Input(source, file)
     kind = found.format(format_, file)
-    text = more.pop("schema")
-    schema = None if text is None else _schema_of(text)
+    schema = None if (text := more.pop("schema")) is None else _schema_of(text)
     told = {} if name is not None else {"stream": stream_name(file)}
     ids = {each: more.pop(each) for each in ("id_field", "time_field", "time_format")}
     ids["auto"] = more.pop("auto_id")
@@ -518,11 +517,8 @@ def import_(
         )
         output.context = where | made.counts.as_dict()
         counts = made.run()
-    if made.schema is not None and made.schema.was_set:
-        told["schema"] = made.schema.schema.text
-    if made.schema is not None and made.schema.commas and more["decimal"] is None:
-        told["decimal"] = ","
-    output.report(counts.as_dict() | told)
+    found_in = {} if made.schema is None else made.schema.told(by_hand=bool(more.get("decimal")))
+    output.report(counts.as_dict() | told | found_in)
 
 
 def _begun(found: Input, kind: str, file: str, ids: dict[str, Any], more: dict[str, Any]) -> Any:

@@ -98,6 +98,11 @@ class ImportSchema:
         self.commas = commas  # the fields whose numbers have a decimal comma
         self._at = 0  # where the stream has this very schema
 
+    def told(self, *, by_hand: bool) -> dict[str, str]:
+        """What was found; ``by_hand``: not what the decimal comma is, which was given."""
+        found = {"schema": self.schema.text} if self.was_set else {}
+        return found | ({"decimal": ","} if self.commas and not by_hand else {})
+
     def written(self, pairs: Iterable[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes]]:
         """A row as it is stored. SchemaError."""
         return self.schema.row(self._pointed(pairs))
