@@ -12,7 +12,8 @@ its user brings the connection.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +23,7 @@ from logstore.api.opening import opened_of
 from logstore.api.scan import SAMPLE, kept_by_all, make_scan, sampled_columns
 from logstore.api.store import Store
 from logstore.codec import ARROW_COLUMNS
-from logstore.errors import EntryTypeError, StreamNotFoundError
+from logstore.errors import EntryTypeError, SchemaError, StreamNotFoundError
 from logstore.ids import IDLike
 from logstore.loading import needing
 from logstore.scan import scan_columns
@@ -94,19 +95,29 @@ def attach(
         columns = None  # those of the streams' schema
         if schema is not None or kept_by_all(opened, raw) is None:
             columns = needing("arrow", partial(_columns, store, raw, schema, sample))
-        scan = make_scan(
-            opened,
-            find if view is not None else partial(_still_there, opened, raw),
-            start,
-            end,
-            columns=columns,
-            schema=None,
-            where=where,
-            batch_rows=BATCH_ROWS,
-            guarded=schema is None,
-        )
-        con.register(name, needing("arrow", scan.dataset))
+        with _naming(name):
+            scan = make_scan(
+                opened,
+                find if view is not None else partial(_still_there, opened, raw),
+                start,
+                end,
+                columns=columns,
+                schema=None,
+                where=where,
+                batch_rows=BATCH_ROWS,
+                guarded=schema is None,
+            )
+            con.register(name, needing("arrow", scan.dataset))
     return list(parts)
+
+
+@contextmanager
+def _naming(view: str) -> Iterator[None]:
+    """SchemaError says of which view it is."""
+    try:
+        yield
+    except SchemaError as error:
+        raise SchemaError(f"view {view!r}: {error}") from None
 
 
 def _opened(store: Store[T]) -> OpenStore[T]:

@@ -367,6 +367,18 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM in the block is what Ctrl-C is."""
+    import signal
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def existing_group(store: Store[bytes], name: str, group_name: str) -> Group[bytes]:
     """A group that must be there: GroupNotFoundError or StreamNotFoundError if it is not."""
     stream = existing(store, name)

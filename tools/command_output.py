@@ -219,7 +219,8 @@ class Output:
 
     # -- beside the results -------------------------------------------------------------------
     def error(self, error: BaseException) -> None:
-        """Write an error to stderr, with the context: one line, or one object."""
+        """Write an error to stderr, with the context: one line, below which a condition stands with
+        its caret; or one object."""
         if isinstance(error, KeyboardInterrupt) and not isinstance(error, Error):
             message = "interrupted"  # its own text, if any, comes from a codec
         else:
@@ -232,7 +233,13 @@ class Output:
         context = ", ".join(
             f"{name.replace('_', ' ')} {self.context[name]}" for name in self.context
         )
+        below: list[str] = []
+        lines = str(error).splitlines()
+        if len(lines) == 3 and lines[-1].strip() == "^":  # a condition, and where it is none
+            message, *below = for_a_shell(lines[0]), *map(printable, lines[1:])
         self._tell(f"logstore: {message}" + (f" ({context})" if context else ""))
+        for line in below:
+            self._tell(line)
 
     def lines_of_error(self, name: str, message: str) -> None:
         """Write an error of another program to stderr: its own lines, or one object."""

@@ -68,7 +68,9 @@ def _is_pair(text: str) -> bool:
     try:
         parse(text)
     except OptionError:
-        return "=" in text and not any(sign in text for sign in "'<>")
+        field, equals, value = text.partition("=")
+        is_spaced = field != field.strip() or value != value.lstrip()  # as conditions are written
+        return bool(equals) and not is_spaced and not any(sign in text for sign in "'<>")
     return False
 
 

@@ -83,11 +83,23 @@ def infer(output: Output, path: Path, name: str, count: int) -> None:
 @options.command("set", group=schema)
 @options.stream_argument
 @click.argument("text", metavar="SCHEMA")
+@options.yes_option
 def set_(output: Output, path: Path, name: str, text: str) -> None:
-    """Set the columns of STREAM, once every entry was held against them."""
+    """Set the columns of STREAM, once every entry was held against them.
+
+    Asks first if rows that were taken so far can be refused then, as where a column goes.
+    """
+    from logstore.schema.schema_text import parse
+
+    wanted = parse(text)
     with options.changing(path) as store:
         stream = options.existing(store, name)
-        stream.configure(schema=text)
+        before = stream.schema
+        refusals = [] if before is None else wanted.refusals(before)
+        if refusals:
+            why = ", ".join(refusals)
+            options.confirm(output, f"Refuse rows of {name!r} that were taken so far? {why}.")
+        stream.configure(schema=wanted)
         _tell(output, stream.schema)
 
 

@@ -189,6 +189,13 @@ PHRASES = {
     "read it from its server with XRANGE and add it in batches with add_many": (
         "let it go by pages, with a smaller --dump-max"
     ),
+    "datetime.now(UTC), or '2026-11-26 12:00:00Z'": "'2026-11-26 12:00:00Z'",
+    "date(2026, 11, 26), or '2026-11-26'": "2026-11-26",
+    "time(12, 30), or '12:30:00'": "12:30:00",
+    "Decimal('21.50')": "21.50",
+    "True, or the text 'false'": "true",
+    "uuid.uuid4()": "6f2a1c1e-0c5b-4a53-9c0e-2a0b6c4d8e1f",
+    "{'room': 'a'}, or the bytes of a JSON text": '{"room": "a"}',
 }
 
 

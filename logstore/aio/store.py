@@ -69,6 +69,7 @@ from logstore.api.group import (
     DeletedDelivery,
     Delivery,
     Group,
+    as_now,
     deliveries_of,
     reading_of,
 )
@@ -86,7 +87,7 @@ from logstore.options import GroupSettings, Length, NackMode, StreamSettings, Sy
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logstore.api.entry_reads import Matching, MatchingEach, Where
+    from logstore.api.entry_reads import MatchingOf, Where
     from logstore.api.group import OnDead
     from logstore.api.values import ValueCodec
     from logstore.engine.groups.ack import Fence
@@ -245,7 +246,7 @@ class AsyncGroup(Generic[T]):
             alive=alive or group._opened.engine,
             most_s=STOP_S if options.get("worker") else None,
         )
-        return deliveries_of(group, who, values, found)
+        return as_now(group, values, deliveries_of(group, who, values, found))
 
     @declared_by(Group.backlog)
     async def backlog(
@@ -411,11 +412,11 @@ class AsyncStream(Generic[T]):
         arguments.check_count(count, "count")
         arguments.deadline_of(timeout)
         after = reading.beginning(opened_of(self._stream), after, since)
-        found = self._stream._matching(where)
+        found = self._stream._matching_anew(where)
         return self._follow(after, timeout, count or reading.FOLLOW_COUNT, found)
 
     async def _follow(
-        self, after: IDLike, timeout: Length | None, count: int, where: Matching | None
+        self, after: IDLike, timeout: Length | None, count: int, where: MatchingOf | None
     ) -> AsyncIterator[Entry[T]]:
         begin = {self._stream._name: after}
         async for _, entry in self._store._follow(begin, None, timeout, count, where):
@@ -656,7 +657,7 @@ class AsyncStore(Generic[T]):
         since: When | None,
         timeout: Length | None,
         count: int,
-        where: Matching | MatchingEach | None = None,
+        where: MatchingOf | None = None,
     ) -> AsyncIterator[tuple[T, Entry[T]]]:
         opened = opened_of(self._store)
 

@@ -21,7 +21,7 @@ from datetime import date, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, cast, get_args
 
 from logstore.clock import CLOCK_MAX_MS, Clock
 from logstore.codec import GivenIDs, Row, RowBatch, codec
@@ -136,7 +136,7 @@ def _are_usual(options: AddOptions) -> bool:
     )
 
 
-def terms(create: bool, options: RowOptions, schema_at: int = 0) -> AddTerms:
+def terms(create: bool, options: RowOptions) -> AddTerms:
     """The terms of these options. OptionError, InvalidIDError."""
     check_flag(create, "create")
     rule = Trimming(
@@ -148,7 +148,17 @@ def terms(create: bool, options: RowOptions, schema_at: int = 0) -> AddTerms:
     ).rule()
     expected = options.get("expected_last_id")
     last = None if expected is None else parse_id(expected)
-    return AddTerms(create, rule, last, ttl_ms(options.get("ttl")), schema_at)
+    return AddTerms(create, rule, last, ttl_ms(options.get("ttl")))
+
+
+class RowValues(Protocol):
+    """What writes the values of rows: by a schema, or a codec."""
+
+    schema_at: int
+
+    def row(self, fields: Any) -> Any:
+        """The fields of an add as they are stored."""
+        ...
 
 
 def one(
@@ -158,12 +168,16 @@ def one(
     encoding: str | None,
     create: bool,
     options: AddOptions,
-    schema_at: int = 0,
+    values: RowValues | None,
 ) -> tuple[AddOp, Add]:
-    """What adds one entry, and what the engine is asked for by it."""
+    """What adds one entry, which ``values`` write, and what the engine is asked for by it."""
     check_names(options, AddOptions, "add")
     ids = add_id(id)
-    request = terms(create, options, schema_at).request(name, rows([fields], encoding), ids)
+    row = fields if values is None else values.row(fields)
+    terms_ = terms(create, options)._replace(schema_at=0 if values is None else values.schema_at)
+    request = terms_.request(name, rows([row], encoding), ids)
+    if type(fields) is dict and encoding in {None, "utf-8"}:  # for a schema that comes meanwhile
+        request = request._replace(given=fields.copy())
     producer, idempotent_id = options.get("producer"), options.get("idempotent_id")
     if producer is None and idempotent_id is None:
         return partial(add.add, request=request), request
@@ -325,24 +339,31 @@ def _reader_of(data: Any) -> Any:
 
 
 def table_batches(
-    data: Any, size: int, id_column: str, schema: Schema | None
+    data: Any, size: int, id_column: str, schema_of: Callable[[], Schema | None]
 ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
-    """Rows in batches, each with its IDs, written by a schema if there is one. OptionError,
-    SchemaError for columns that cannot be."""
+    """Rows in batches, each with its IDs, written by the schema that is then, if there is one.
+    OptionError, SchemaError for columns that cannot be."""
     from logstore.scan import intake
 
     reader = _reader_of(data)
-    layout = intake.layout(reader.schema, id_column, streams=False, typed=schema)
-    return _table_batches(reader, size, layout)
+    layout_of = partial(intake.layout, reader.schema, id_column, streams=False)
+    return _table_batches(reader, size, layout_of, schema_of, layout_of(typed=schema_of()))
 
 
 def _table_batches(
-    reader: Any, size: int, layout: Any
+    reader: Any,
+    size: int,
+    layout_of: Callable[..., Any],
+    schema_of: Callable[[], Schema | None],
+    layout: Any,
 ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
     from logstore.scan import intake
 
     row = 0
     for batch in _sized(reader, size):
+        schema = schema_of()
+        if schema != layout.typed:
+            layout = layout_of(typed=schema)
         ids = intake.row_ids(batch, layout, row) if layout.id_kind else None
         rows = intake.ready_rows(batch, layout, row)
         row += batch.num_rows

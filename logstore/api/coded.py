@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from logstore.api import arguments
 from logstore.api.arguments import AddOptions, RowOptions
-from logstore.api.configuring import stream_codec
+from logstore.api.configuring import StreamOptions, stream_codec
 from logstore.api.entry import IDRuns
 from logstore.api.opening import OpenStore
 from logstore.api.scheduling import ScheduleKey, ScheduleOptions
@@ -26,8 +26,9 @@ from logstore.api.values import ValueCodec, Values, built_in, typed_value, value
 from logstore.codec import Row
 from logstore.engine.features import setting_changes
 from logstore.engine.streams.add import check_expected
-from logstore.errors import EntryTypeError, shown
+from logstore.errors import EntryTypeError, OptionError, shown
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
+from logstore.options import StreamSettings, Sync
 
 if TYPE_CHECKING:
     from logstore.api.entry_reads import Matching, Where
@@ -41,7 +42,6 @@ class CodedStream(Stream[Any]):
     def __init__(self, opened: OpenStore[Any], name: bytes, codec: ValueCodec) -> None:
         super().__init__(opened, name)
         self._codec = Values(codec, opened.encoding)
-        self._typed = None  # a stream has a codec or a schema
         self._quick_row = self._codec.quick_row
         self._kept = False  # whether the stream was seen to have the codec
 
@@ -53,6 +53,18 @@ class CodedStream(Stream[Any]):
         """The codec's. OptionError if the stream has another one."""
         self._look()
         return self._codec
+
+    # -- settings -----------------------------------------------------------------------------
+    def configure(
+        self, *, create: bool = True, sync: Sync | None = None, **options: Unpack[StreamOptions]
+    ) -> StreamSettings:
+        """Set what is kept with the stream, as ``Stream.configure``; OptionError for a schema."""
+        if options.get("schema") is not None:
+            raise OptionError(
+                f"this handle has the codec {self._codec.codec.name!r}, which says how values are "
+                "written: set the schema with store.stream(name), without codec="
+            )
+        return super().configure(create=create, sync=sync, **options)
 
     # -- adding -------------------------------------------------------------------------------
     @overload
@@ -81,6 +93,8 @@ class CodedStream(Stream[Any]):
             made = self._opened.add_plain(self._name, row, asked)
             if made:  # which it is only where there is the stream
                 return made
+            if self._opened.schema_at(self._name):  # another stream by now: looked at once more
+                self._kept = False
         arguments.check_names(options, AddOptions, "add")
         arguments.check_flag(create, "create")
         self._keep(create=create, expected=options.get("expected_last_id"))

@@ -145,15 +145,19 @@ def schema_in(view: snapshot.Snapshot, record: StreamRecord) -> Schema | None:
 
 def stream_schema(opened: OpenStore[Any], name: bytes) -> Schema | None:
     """The schema of a stream; None if there is none, or no stream."""
-    record = opened.record(name)
-    if record is None or not record.schema_at:
-        return None
+    return kept_schema(opened, name)[0]
 
-    def look(view: snapshot.Snapshot) -> Schema | None:
+
+def kept_schema(opened: OpenStore[Any], name: bytes) -> tuple[Schema | None, int]:
+    """The same, and the position of its frame."""
+    if not opened.schema_at(name):
+        return None, 0
+
+    def look(view: snapshot.Snapshot) -> tuple[Schema | None, int]:
         record = view.record(name)
-        return None if record is None else schema_in(view, record)
+        return (None, 0) if record is None else (schema_in(view, record), record.schema_at)
 
-    found: Schema | None = opened.view(look)
+    found: tuple[Schema | None, int] = opened.view(look)
     return found
 
 

@@ -20,7 +20,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice, takewhile
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import Limits, deadline_of
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from logstore.api.values import TypedValues, Values
     from logstore.engine.runtime.engine import Engine
     from logstore.ids import When
+    from logstore.index.keys import StreamRecord
     from logstore.schema.stream_schema import Schema
     from logstore.where.condition_binding import Column
     from logstore.where.entry_conditions import EntryCondition
@@ -251,6 +252,25 @@ def matching_text(
     node = binding.bound(where, parse(where))
     condition = EntryCondition(node, column_name(name), decode or parsed_json)
     return Matching(condition.sought, encoding, values, condition)
+
+
+class MatchingOf(Protocol):
+    """What finds the entries of streams that match, as they are when it is asked."""
+
+    def of(self, name: bytes) -> Matching:
+        """That of a stream, by the schema that it has now. SchemaError, OptionError."""
+        ...
+
+
+class MatchingAnew:
+    """The same of one stream, from what finds its entries now."""
+
+    def __init__(self, made: Callable[[], Matching]) -> None:
+        self._made = made
+
+    def of(self, name: bytes) -> Matching:  # noqa: ARG002
+        """That of the stream."""
+        return self._made()
 
 
 class MatchingEach:
@@ -618,25 +638,31 @@ def follow(
     after: IDLike,
     count: int | None,
     timeout: Length | None,
-    where: Matching | None = None,
+    where: MatchingOf | None,
+    viewed: Callable[[list[Entry[T]]], list[Entry[T]]],
 ) -> Iterator[Entry[T]]:
-    """Entries of one stream above an ID, and those that come."""
+    """Entries of one stream above an ID, and those that come; ``viewed`` gives those that were read
+    together as the stream's handle has them, where ``where`` does not."""
     arguments.check_count(count, "count")
     deadline_of(timeout)
     if where is not None:
         found = follow_many(opened, {name: after}, timeout, count or FOLLOW_COUNT, where)
         return (entry for _, entry in found)
     start = start_of(opened, name, after)
-    return _follow(opened, start, Limits(count or FOLLOW_COUNT), timeout)
+    return _follow(opened, start, Limits(count or FOLLOW_COUNT), timeout, viewed)
 
 
 def _follow(
-    opened: OpenStore[T], start: Start, allowed: Limits, timeout: Length | None
+    opened: OpenStore[T],
+    start: Start,
+    allowed: Limits,
+    timeout: Length | None,
+    viewed: Callable[[list[Entry[T]]], list[Entry[T]]],
 ) -> Iterator[Entry[T]]:
     above = start.above
     given = start.newest or read_stream(opened, start.name, above, allowed, timeout)
     while given:
-        yield from given
+        yield from viewed(given)
         above = max(above, given[-1].id)
         given = read_stream(opened, start.name, above, allowed, timeout)
 
@@ -666,8 +692,8 @@ def starts(
 class Following(Generic[T]):
     """A read of several streams that goes on: what it gave is not given again.
 
-    What is read at once is in the order of IDs; of each stream all is, or what matches. What was
-    looked at and did not match is not looked at again.
+    What is read at once is in the order of IDs; of each stream all is, or what matches, by the
+    schema that it has then. What was looked at and did not match is not looked at again.
     """
 
     def __init__(
@@ -675,15 +701,15 @@ class Following(Generic[T]):
         opened: OpenStore[T],
         after: Mapping[bytes, IDLike],
         count: int,
-        where: Matching | MatchingEach | None = None,
+        where: MatchingOf | None = None,
     ) -> None:
         self._opened: OpenStore[T] = opened
         self._count = count
-        self._where: dict[bytes, Matching | None] = {
-            name: None if where is None else where.of(name) for name in after
-        }
+        self._asked = where
+        self._where: dict[bytes, tuple[tuple[int, int], Matching]] = {}  # by stream and schema
         begun = {
-            name: start_of(opened, name, given, self._where[name]) for name, given in after.items()
+            name: start_of(opened, name, given, self._matching(name, opened.record(name)))
+            for name, given in after.items()
         }
         self._newest: list[tuple[T, Entry[T]]] = [
             (opened.text(name), entry) for name, start in begun.items() for entry in start.newest
@@ -701,9 +727,12 @@ class Following(Generic[T]):
         for name, above in self._above.items():
             if above == MAX_ID:
                 continue
-            # The last ID is looked up first: what comes after is for the next look.
-            where = self._where[name]
-            upto = MAX_ID if where is None else self._last(name)
+            where, upto = None, MAX_ID
+            if self._asked is not None:
+                # The last ID is looked up first: what comes after is for the next look.
+                record = self._opened.record(name)
+                upto = ZERO_ID if record is None else record.last
+                where = self._matching(name, record)
             entries_now = list(
                 entries(self._opened, name, above.next(), upto, self._count, where=where)
             )
@@ -716,9 +745,15 @@ class Following(Generic[T]):
         found.sort(key=lambda each: each[1].id)
         return found
 
-    def _last(self, name: bytes) -> StreamID:
-        record = self._opened.record(name)
-        return ZERO_ID if record is None else record.last
+    def _matching(self, name: bytes, record: StreamRecord | None) -> Matching | None:
+        """What finds the entries of a stream, whose record is this now."""
+        if self._asked is None:
+            return None
+        known = (0, 0) if record is None else (record.number, record.schema_at)
+        found = self._where.get(name)
+        if found is None or found[0] != known:
+            found = self._where[name] = known, self._asked.of(name)
+        return found[1]
 
 
 def follow_many(
@@ -726,7 +761,7 @@ def follow_many(
     after: dict[bytes, IDLike],
     timeout: Length | None,
     count: int,
-    where: Matching | MatchingEach | None = None,
+    where: MatchingOf | None = None,
 ) -> Iterator[tuple[T, Entry[T]]]:
     """Entries of several streams, and those that come."""
     following = Following(opened, after, count, where)

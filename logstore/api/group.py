@@ -17,6 +17,7 @@ dead letter stream itself is the record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast
@@ -36,7 +37,7 @@ from logstore.engine.groups.dead_letter import DeadLettered, Limit
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.waiting import wait_session
 from logstore.engine.waiting.wait_session import GroupRead
-from logstore.errors import OptionError, StreamNotFoundError, shown
+from logstore.errors import Error, OptionError, StreamNotFoundError, shown
 from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, datetime_ms, parse_id, parse_start
 from logstore.logger import Logger
 from logstore.options import GroupSettings, Length, NackMode, References, Sync
@@ -148,7 +149,7 @@ class Delivery(Entry[T]):
         flat: list[Any] = delivered.items or []
         if encoding is not None:
             flat = [part.decode(encoding, "surrogateescape") for part in flat]
-        values = group._handle._values
+        values = None if delivered.items is None else group._handle._values
         self.id, self._flat = delivered.id, flat  # as an entry has them
         self._encoding = encoding if values is None else values
         self.group: Group[T] = group
@@ -297,6 +298,17 @@ def deliveries_of(
     return _maker(encoding).made(given, group, consumer, values, _AT_ONCE, _delivery_of)
 
 
+def as_now(group: Group[Any], before: Reading, found: list[Delivery[T]]) -> list[Delivery[T]]:
+    """What a wait ended with, read by the schema that the stream has now: it may have become
+    another one while nothing came."""
+    with suppress(Error):  # they were handed out: nothing may hide that
+        values = reading_of(group)
+        if values is not before:
+            for each in found:
+                each._encoding = values
+    return found
+
+
 class Autoclaimed(Generic[T]):
     """What ``autoclaim`` gave: ``entries``, the IDs of ``deleted`` ones, and a ``cursor``.
 
@@ -333,9 +345,10 @@ class DeadLetter(Entry[T], Generic[T]):
         if encoding is not None:
             flat = [part.decode(encoding, "surrogateescape") for part in flat]
         super().__init__(dead.id, flat, encoding)
-        values = group._handle._values
-        if values is not None:
-            self._encoding = values
+        with suppress(Error):  # it was given up: nothing may hide that
+            values = group._handle._values
+            if values is not None:
+                self._encoding = values
         self.group: Group[T] = group
         name = opened.text(dead.consumer)
         self.consumer: T | None = name if dead.consumer else None
@@ -652,8 +665,7 @@ class Group(Generic[T]):
             read, made = self._waiting(who, limit, **options), list[Delivery[T]]()
             alive = alive or self._opened.engine
             given = wait_session.read_group(read, deadline, alive, making=(making(self), made))
-            if made:
-                return made
+            return as_now(self, values, made or deliveries_of(self, who, values, given))
         return deliveries_of(self, who, values, given)
 
     def _once(

@@ -156,6 +156,10 @@ class OpenStore(Generic[T]):
         """The record of a stream; None if there is no such stream."""
         return read.record(self.live().engine, name)
 
+    def schema_at(self, name: bytes) -> int:
+        """The position of the frame of a stream's schema; 0: it has none, or there is no stream."""
+        return read.schema_at(self.live().engine, name)
+
     def commit(
         self,
         op: Op,

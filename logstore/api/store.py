@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from logstore.api.entry_reads import Matching, MatchingEach, Where
+    from logstore.api.entry_reads import MatchingOf, Where
     from logstore.api.group import OnDead
     from logstore.api.info import PinInfo, StoreInfo
     from logstore.api.scan import Scan
@@ -530,7 +530,7 @@ class Store(Generic[T]):
         begin = read.starts(self._opened, after, since)
         return read.follow_many(self._opened, begin, timeout, count or read.FOLLOW_COUNT, found)
 
-    def _matching(self, where: Where | None) -> Matching | MatchingEach | None:
+    def _matching(self, where: Where | None) -> MatchingOf | None:
         """What finds the entries of any stream that match."""
         from logstore.api import configuring
         from logstore.api.entry_reads import MatchingEach, matching

@@ -79,8 +79,9 @@ class Stream(StreamEntries[T]):
         """
         from logstore.api import scheduling
 
-        if self._looked_up() is not None:
-            fields = self._values.row(fields)  # type: ignore[union-attr]
+        typed = self._by_schema
+        if typed is not None:
+            fields = typed.row(fields)
         step = scheduling.step(self._name, fields, self._opened, create, options)
         return scheduling.typed_key(self._opened.commit(step, options.get("sync")))
 
@@ -229,11 +230,9 @@ class Stream(StreamEntries[T]):
                 self._opened, self._name, changes, create=create, sync=sync
             )
         schema = configuring.schema_of(options["schema"])
-        after = configuring.configure_schema(
+        return configuring.configure_schema(
             self._opened, self._name, schema, changes, create=create, sync=sync
         )
-        self._typed = False  # it is looked up again
-        return after
 
     @property
     def settings(self) -> StreamSettings:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, cast, overload
 
 from logstore.api import arguments
 from logstore.api.arguments import ANY_ID, AddOptions, RowOptions
@@ -22,7 +22,7 @@ from logstore.api.entry import DeleteOutcome, Entry, IDRuns, collect, entry_make
 from logstore.api.opening import PLAIN_MAX_ROWS, OpenStore
 from logstore.codec import GivenIDs, Row, RowBatch
 from logstore.engine.streams import read, removal
-from logstore.errors import EntryTypeError, Error, OptionError, UsageError
+from logstore.errors import EntryTypeError, Error, OptionError, SchemaError, UsageError
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
 from logstore.options import BATCH_MAX_ROWS, Length, References, Sync
 
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from logstore.api.describing import StreamDescription
-    from logstore.api.entry_reads import Matching, Where
+    from logstore.api.entry_reads import Matching, MatchingOf, Where
     from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
     from logstore.api.scan import Scan
     from logstore.api.values import TypedValues, Values
     from logstore.engine.dump.payloads import Peer
     from logstore.engine.streams.add import AutoID
     from logstore.ids import When
+    from logstore.schema.stream_schema import Schema
 
 T = TypeVar("T", bytes, str)
 
@@ -50,27 +51,27 @@ class StreamEntries(Generic[T]):
     def __init__(self, opened: OpenStore[T], name: bytes) -> None:
         self._opened: OpenStore[T] = opened
         self._name = name
-        # By the schema of the stream; None: it has none, False: that was not looked up.
-        self._typed: TypedValues | Literal[False] | None = False
+        self._typed: TypedValues | None = None  # by the schema that the stream had at the last look
 
     @property
     def _values(self) -> Values | TypedValues | None:
-        """How values are written and read: of a stream with a schema, or a codec."""
-        typed = self._typed
-        return self._looked_up() if typed is False else typed
+        """How values are written and read: by the schema that the stream has now, or a codec."""
+        return self._by_schema
+
+    @property
+    def _by_schema(self) -> TypedValues | None:
+        typed, at = self._typed, self._opened.schema_at(self._name)
+        if typed is None:
+            return self._looked_up() if at else None
+        return typed if typed.schema_at == at else self._looked_up()
 
     def _looked_up(self) -> TypedValues | None:
-        """Look the schema up. A stream that is not there may get one with its first entry."""
-        opened, name = self._opened, self._name
-        record = opened.record(name)
-        if record is None or not record.schema_at:
-            self._typed = False if record is None else None
-            return None
-        from logstore.api.configuring import stream_schema
+        """Look the schema up, at one moment."""
+        from logstore.api.configuring import kept_schema
         from logstore.api.values import TypedValues
 
-        schema = stream_schema(opened, name)
-        found = None if schema is None else TypedValues(schema, record.schema_at, opened.encoding)
+        schema, at = kept_schema(self._opened, self._name)
+        found = None if schema is None else TypedValues(schema, at, self._opened.encoding)
         self._typed = found
         return found
 
@@ -106,6 +107,14 @@ class StreamEntries(Generic[T]):
         schema, opened = getattr(values, "schema", None), self._opened
         kept = partial(stream_decoder, opened, self._name)
         return matching_text(where, self._name, opened.encoding, values, schema, kept)
+
+    def _matching_anew(self, where: Where | None) -> MatchingOf | None:
+        """The same, for reads that go on while the schema may change; checked at once."""
+        if self._matching(where) is None:
+            return None
+        from logstore.api.entry_reads import MatchingAnew
+
+        return MatchingAnew(lambda: cast("Matching", self._matching(where)))
 
     # -- entries ------------------------------------------------------------------------------
     def get(self, id: IDLike) -> Entry[T] | None:
@@ -270,10 +279,8 @@ class StreamEntries(Generic[T]):
         """
         from logstore.api import entry_reads as reading
 
-        after, found = reading.beginning(self._opened, after, since), self._matching(where)
-        entries = reading.follow(self._opened, self._name, after, count, timeout, found)
-        values = self._values
-        return entries if values is None else map(values.view, entries)
+        after, found = reading.beginning(self._opened, after, since), self._matching_anew(where)
+        return reading.follow(self._opened, self._name, after, count, timeout, found, self._viewed)
 
     def latest(self, key: Any) -> Entry[T] | None:
         """The newest entry of a key, in a stream that is kept compact by a field.
@@ -415,12 +422,13 @@ class StreamEntries(Generic[T]):
             made = self._opened.add_plain(self._name, fields, None if asked is True else asked)
             if made:
                 return made  # type: ignore[no-any-return]
+        typed = None
         with suppress(Error):  # what cannot be looked up now, the commit says better
-            self._looked_up()
-        if self._typed:
+            typed = self._by_schema
+        if typed is not None:
             return self._add_typed(fields, id, create, options)
         encoding = self._opened.encoding
-        step, request = arguments.one(self._name, fields, id, encoding, create, options)
+        step, request = arguments.one(self._name, fields, id, encoding, create, options, None)
         if made is False and (ready := self._opened.add_ready(request)) is not None:
             return ready
         added = self._opened.commit(step, options.get("sync"))
@@ -432,17 +440,22 @@ class StreamEntries(Generic[T]):
         """Add an entry that the schema writes here, before any lock is taken. If the stream has
         another schema by then, that one writes it again in the commit."""
         typed = self._typed
-        assert typed
+        assert typed is not None
         plain = not options and create is True and id is ANY_ID
         asked = plain or arguments.lane_options(id, options, create)
-        if asked is not False and (row := typed.plain(fields)):
-            given = None if asked is True else asked
+        try:
+            row = None if asked is False else typed.plain(fields)
+        except SchemaError:
+            if self._by_schema is typed:
+                raise
+            return self.add(fields, id, create=create, **options)  # it has another schema by now
+        if row:
+            given: Any = None if asked is True else asked
             made = self._opened.add_plain(self._name, row, given, typed.schema_at)
             if made:
                 return made
-        self._typed = False  # it is looked up again
-        encoding, row = self._opened.encoding, typed.row(fields)
-        step, _ = arguments.one(self._name, row, id, encoding, create, options, typed.schema_at)
+        encoding, values = self._opened.encoding, self._by_schema
+        step, _ = arguments.one(self._name, fields, id, encoding, create, options, values)
         added = self._opened.commit(step, options.get("sync"))
         return None if added is None else added[0]
 
@@ -546,40 +559,12 @@ class StreamEntries(Generic[T]):
             UsageError: pyarrow is not installed, or the stream has a codec.
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
-        typed = self._arrow_values()
-        batches = self._arrow_batches(data, batch, id_column, typed)
-        steps = arguments.table_steps(self._name, batches)
-        terms = arguments.terms(create, {}, 0 if typed is None else typed.schema_at)
+        writing = _Writing(self)
+        steps = arguments.table_steps(self._name, writing.table(data, batch, id_column))
         given = IDRuns()
-        for _ in self._commit_each(given, steps, terms, sync):
+        for _ in self._commit_each(given, steps, arguments.terms(create, {}), writing, sync):
             pass
         return given
-
-    def _arrow_values(self) -> TypedValues | None:
-        """How columns of Arrow are written: by the schema of the stream. UsageError if it has a
-        codec."""
-        self._typed = False  # it is looked up again
-        values = self._values
-        if values is None:
-            return None
-        from logstore.api.values import TypedValues
-
-        if not isinstance(values, TypedValues):
-            raise UsageError("rows of Arrow do not go through the stream's codec: use add_many")
-        return values
-
-    def _arrow_batches(
-        self, data: Any, batch: int, id_column: str, typed: TypedValues | None
-    ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
-        from logstore.loading import needing
-
-        if isinstance(data, StreamEntries):  # of which Arrow does not keep what is no UTF-8
-            raise EntryTypeError(
-                "a stream is no table: add_many((entry.id, entry.pairs) for entry in stream), or "
-                "what is to be read of it, as add_arrow(stream.scan())"
-            )
-        schema = None if typed is None else typed.schema
-        return needing("arrow", lambda: arguments.table_batches(data, batch, id_column, schema))
 
     def _adding(
         self, given: IDRuns, rows: Any, batch: int, create: bool, options: RowOptions
@@ -588,28 +573,26 @@ class StreamEntries(Generic[T]):
         are no rows; asked once more, it goes on with what came since.
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
+        writing, encoding = _Writing(self), self._opened.encoding
         if _is_table(rows):
             if options.get("producer") is not None:
                 raise OptionError("rows of Arrow have no idempotent IDs: leave out producer")
-            typed = self._arrow_values()
-            values: Values | TypedValues | None = typed
-            batches = self._arrow_batches(rows, batch, "", typed)
-            steps = arguments.table_steps(self._name, batches)
+            steps = arguments.table_steps(self._name, writing.table(rows, batch, ""))
         else:
-            values, encoding = self._values, self._opened.encoding
-            made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
-            steps = arguments.steps(self._name, rows, batch, made, encoding, options)
-        terms = arguments.terms(create, options, 0 if values is None else values.schema_at)
-        return self._commit_each(given, steps, terms, options.get("sync"))
+            steps = arguments.steps(self._name, rows, batch, writing.rows, encoding, options)
+        terms = arguments.terms(create, options)
+        return self._commit_each(given, steps, terms, writing, options.get("sync"))
 
     def _commit_each(
         self,
         given: IDRuns,
         steps: Iterable[Callable[[arguments.AddTerms], arguments.AddOp]],
         terms: arguments.AddTerms,
+        writing: _Writing,
         sync: Sync | None,
     ) -> Iterator[bool]:
         for step in steps:
+            terms = terms._replace(schema_at=writing.schema_at)
             added = self._opened.commit(step(terms), sync)
             if added is None:
                 return
@@ -907,6 +890,54 @@ class StreamEntries(Generic[T]):
         from logstore.engine.dump import payloads
 
         return payloads.payload(self._opened.engine(), self._name, peer)
+
+
+class _Writing:
+    """How a call writes its rows that adds batch by batch: each by the schema that the stream has
+    when the batch is made ready."""
+
+    __slots__ = ("_stream", "_values")
+
+    def __init__(self, stream: StreamEntries[Any]) -> None:
+        self._stream = stream
+        self._values: Values | TypedValues | None = None
+
+    @property
+    def schema_at(self) -> int:
+        """Of the schema that wrote the last batch."""
+        return 0 if self._values is None else self._values.schema_at
+
+    def rows(self, rows: list[Any]) -> RowBatch:
+        """Rows made ready."""
+        values = self._values = self._stream._values
+        if values is None:
+            return arguments.rows(rows, self._stream._opened.encoding)
+        return values.batch(rows)
+
+    def table(
+        self, data: Any, size: int, id_column: str
+    ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
+        """Rows of Arrow made ready, in batches. UsageError if the stream has a codec."""
+        from logstore.loading import needing
+
+        if isinstance(data, StreamEntries):  # of which Arrow does not keep what is no UTF-8
+            raise EntryTypeError(
+                "a stream is no table: add_many((entry.id, entry.pairs) for entry in stream), or "
+                "what is to be read of it, as add_arrow(stream.scan())"
+            )
+        return needing(
+            "arrow", lambda: arguments.table_batches(data, size, id_column, self._schema)
+        )
+
+    def _schema(self) -> Schema | None:
+        values = self._values = self._stream._values
+        if values is None:
+            return None
+        from logstore.api.values import TypedValues
+
+        if not isinstance(values, TypedValues):
+            raise UsageError("rows of Arrow do not go through the stream's codec: use add_many")
+        return values.schema
 
 
 def _is_table(rows: object) -> bool:

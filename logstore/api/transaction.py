@@ -97,16 +97,17 @@ class Steps(Generic[T]):
         self._entries: list[tuple[bytes, dict[Any, Any] | tuple[Any, ...], Options | None]] = []
         self._added: list[Pending[Any]] = []
         self._frees = True  # every step so far gives space back
-        self._typed: dict[bytes, TypedValues | None] = {}  # by stream
+        self._streams: dict[bytes, Stream[T]] = {}  # by name, for their schemas
 
     def typed(self, name: bytes) -> TypedValues | None:
-        """How values of a stream are written by its schema; None: it has none so far. A schema that
-        it has by the commit writes them there."""
-        if name not in self._typed:
-            self._typed[name] = None
-            with suppress(Error):  # what cannot be looked up now, the commit says better
-                self._typed[name] = Stream(self.opened, name)._looked_up()
-        return self._typed[name]
+        """How values of a stream are written by the schema that it has now; None: it has none. A
+        schema that it has by the commit writes them there."""
+        stream = self._streams.get(name)
+        if stream is None:
+            stream = self._streams[name] = Stream(self.opened, name)
+        with suppress(Error):  # what cannot be looked up now, the commit says better
+            return stream._by_schema
+        return None
 
     def check_open(self) -> None:
         """UsageError if the transaction is over."""
@@ -376,9 +377,7 @@ class TransactionStream(Generic[T]):
             if plain is not None:
                 return plain
         encoding, values = self._steps.opened.encoding, self._writing()
-        row = fields if values is None else values.row(fields)
-        schema_at = 0 if values is None else values.schema_at
-        step, _ = arguments.one(self._name, row, id, encoding, create, options, schema_at)
+        step, _ = arguments.one(self._name, fields, id, encoding, create, options, values)
         self._steps.ask_for(options.get("sync"))
         self._keep(create=create)
         return self._steps.take(step, _first)
@@ -393,7 +392,8 @@ class TransactionStream(Generic[T]):
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
         arguments.check_names(options, RowOptions, "add_many")
         encoding, values = self._steps.opened.encoding, self._writing()
-        terms = arguments.terms(create, options, 0 if values is None else values.schema_at)
+        schema_at = 0 if values is None else values.schema_at
+        terms = arguments.terms(create, options)._replace(schema_at=schema_at)
         made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
         steps = list(arguments.steps(self._name, rows, BATCH_ROWS, made, encoding, options))
 

@@ -452,8 +452,8 @@ class TypedValues(_Reading):
             return kind.read(text)
         except ValueError as error:
             raise InvalidEntryError(
-                f"column {name!r} is {kind.name}: {shown(text)} {error}; it was stored before the "
-                "schema that it is read by: make a new handle of the stream"
+                f"column {name!r} is {kind.name}: {shown(text)} {error}; it was written by another "
+                "schema, or moved as it was: look it up again, or widen the column to string"
             ) from None
 
     def _encoded(self, stored: str) -> bytes:

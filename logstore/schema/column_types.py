@@ -65,6 +65,9 @@ class ColumnType(ABC):
         return self.name
 
 
+_COMMA = re.compile(rb"-?[0-9]{0,40},[0-9]{1,40}")
+
+
 class _Spelled(ColumnType):
     """A type whose values are given as objects of Python, or as text."""
 
@@ -146,7 +149,7 @@ class Double(_Spelled):
     def read(self, text: bytes) -> float:
         """The number."""
         if len(text) > self._TEXT_MAX_BYTES or self._TEXT.fullmatch(text) is None:
-            raise ValueError("is no number")
+            raise ValueError("is no number" + _comma_hint(text))
         return float(text)
 
     def _text(self, value: Any) -> str:
@@ -200,7 +203,7 @@ class Fixed(_Spelled):
     def read(self, text: bytes) -> Decimal:
         """The number, with all of its digits behind the point."""
         if len(text) > self._TEXT_MAX_BYTES or self._TEXT.fullmatch(text) is None:
-            raise ValueError("is no decimal number")
+            raise ValueError("is no decimal number" + _comma_hint(text))
         return self._fitted(Decimal(text.decode()))
 
     def _text(self, value: Any) -> str:
@@ -284,11 +287,11 @@ class Date(_Spelled):
     """A day of the years 1 to 9999."""
 
     name, example = "date", "date(2026, 11, 26), or '2026-11-26'"
-    _TEXT: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+    TEXT: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
     def read(self, text: bytes) -> date:
         """The day."""
-        if self._TEXT.fullmatch(text) is None:
+        if self.TEXT.fullmatch(text) is None:
             raise ValueError("is no day")
         return date.fromisoformat(text.decode())
 
@@ -317,6 +320,13 @@ class Timestamp(_Spelled):
         if found.tzinfo is None:
             return found.replace(tzinfo=UTC)
         return self._utc(found)
+
+    def write(self, value: Any) -> bytes:
+        """Of a day its first moment, in UTC, too."""
+        if isinstance(value, str | bytes):
+            text = value.encode() if isinstance(value, str) else value
+            value = text + b" 00:00" if Date.TEXT.fullmatch(text) else text
+        return super().write(value)
 
     def _text(self, value: Any) -> str:
         if not isinstance(value, datetime):
@@ -438,6 +448,12 @@ _WRITE_JSON: Callable[[Any], str] = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
 ).encode
 _READ_JSON: Callable[[str], Any] = json.JSONDecoder(parse_constant=_not_finite).decode
+
+
+def _comma_hint(text: bytes) -> str:
+    """What is told of a number with a decimal comma."""
+    is_one = _COMMA.fullmatch(text) is not None
+    return ", for its decimal comma is to be a point" if is_one else ""
 
 
 def _kind_of(value: object) -> str:

@@ -12,7 +12,8 @@ columns have names that differ by case only, as Spark and DuckDB take them for o
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from logstore.errors import EntryTypeError, OptionError, SchemaError, shown
@@ -36,6 +37,11 @@ class Column(NamedTuple):
     def field(self) -> bytes:
         """The name, as entries have it."""
         return _encoded(self.name)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether no row may lack it."""
+        return not self.nullable and self.default is None
 
     @property
     def text(self) -> str:
@@ -156,47 +162,61 @@ class Schema:
 
     def condition(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[bytes, Any]]:
         """Values that columns are compared with, as they are stored. SchemaError for one of another
-        type."""
+        type, and for a field that is no column."""
         taken: list[tuple[bytes, Any]] = []
         for name, value in pairs:
             field = name if isinstance(name, bytes) else _encoded(name)
             column = self._by_field.get(field)
+            if column is None and not self.is_open:
+                raise SchemaError(f"there is no column {_said(field)}, only {self._named}"
+                                  f"{self._path_hint(field)}")  # fmt: skip
             taken.append((field, value if column is None else _text(column, value)))
         return taken
 
-    def fault_of(self, flat: Sequence[bytes]) -> str | None:
-        """Why a stored entry cannot be read by the schema; None: it can. Fields that are no columns
-        do not matter.
+    def unsure_of(self, other: Schema | None) -> list[Column]:
+        """The columns that an entry may not fit which is in a stream of another schema, or of none.
+        All that are new are among them: entries may be older than the other schema, and have fields
+        beyond its columns."""
+        return [each for each in self.columns if other is None or not _is_wider(each, other)]
 
-        ``flat``: names and texts by turns; of a repeated name the last one counts.
-        """
-        stored = dict(zip(flat[::2], flat[1::2], strict=True))
-        for field, column in self._by_field.items():
-            text = stored.get(field)
-            if text is None:
-                if not column.nullable:
-                    return f"it has no column {column.name!r}, which is not nullable"
-                continue
-            try:
-                column.type.read(text)
-            except ValueError as error:
-                return f"its {column.name!r} is {shown(text)}, which {error}"
-        return None
-
-    def reads_all_of(self, other: Schema) -> bool:
-        """Whether every entry that another schema took can be read by this one."""
-        return all(_is_wider(column, other) for column in self.columns)
+    def refusals(self, before: Schema) -> list[str]:
+        """Why rows that another schema took can be refused by this one, in some words each."""
+        found: list[str] = []
+        for column in before.columns:
+            now = self._by_field.get(column.field)
+            if now is None and not self.is_open:
+                found.append(f"{column.name!r} goes")
+            elif now is not None and not now.type.reads_all_of(column.type):
+                found.append(f"{column.name!r} becomes {now.type.name}")
+        found += [
+            f"{column.name!r} must be there"
+            for column in self.columns
+            if column.is_needed and not ((was := before.column(column.field)) and was.is_needed)
+        ]
+        if before.is_open and not self.is_open:
+            found.append("no other field may be there")
+        return found
 
     def check_field(self, field: bytes) -> None:
         """SchemaError for a field that no entry can have."""
         if self.is_open or field in self._by_field:
             return
-        names = ", ".join(repr(each.name) for each in self.columns[:10])
-        more = ", .." if len(self.columns) > 10 else ""
         raise SchemaError(
             f"there is no column {shown(field.decode('utf-8', 'backslashreplace'))}, only "
-            f"{names}{more}: add it to the schema, or '*' for any other field"
+            f"{self._named}: add it to the schema, or '*' for any other field"
         )
+
+    @property
+    def _named(self) -> str:
+        names = ", ".join(repr(each.name) for each in self.columns[:10])
+        return names + (", .." if len(self.columns) > 10 else "")
+
+    def _path_hint(self, field: bytes) -> str:
+        column = self._by_field.get(field.partition(b".")[0])
+        if column is None or column.type.name != "json":
+            return ""
+        path = field.decode("utf-8", "backslashreplace")
+        return f"; what is in json is asked for by a condition, such as \"{path} = 'a text'\""
 
 
 def _check_text(text: str) -> None:
@@ -213,8 +233,28 @@ def _is_wider(column: Column, schema: Schema) -> bool:
     """Whether a column can hold what entries of another schema have under its name."""
     before = schema.column(column.field)
     if before is None:
-        return column.nullable and not schema.is_open
+        return False
     return before.nullable <= column.nullable and column.type.reads_all_of(before.type)
+
+
+def fault_of(flat: Sequence[bytes], columns: Mapping[bytes, Column]) -> str | None:
+    """Why a stored entry cannot be read by some columns, which are given by their fields; None: it
+    can. Other fields do not matter.
+
+    ``flat``: names and texts by turns; of a repeated name the last one counts.
+    """
+    stored = dict(zip(flat[::2], flat[1::2], strict=True))
+    for field, column in columns.items():
+        text = stored.get(field)
+        if text is None:
+            if not column.nullable:
+                return f"it has no column {column.name!r}, which is not nullable without a '?'"
+            continue
+        try:
+            column.type.read(text)
+        except ValueError as error:
+            return f"its {column.name!r} is {_said(text)}, which {error}"
+    return None
 
 
 def _text(column: Column, value: Any) -> bytes:
@@ -222,8 +262,16 @@ def _text(column: Column, value: Any) -> bytes:
         return column.type.write(value)
     except (ValueError, TypeError) as error:
         raise SchemaError(
-            f"column {column.name!r} is {column.type.name}: {shown(value)} {error}; {_give(column)}"
+            f"column {column.name!r} is {column.type.name}: {_said(value)} {error}; {_give(column)}"
         ) from None
+
+
+def _said(value: Any) -> str:
+    """A value for a message: bytes as the text that they are."""
+    if isinstance(value, bytes):
+        with suppress(UnicodeDecodeError):
+            return shown(value.decode())
+    return shown(value)
 
 
 def _give(column: Column) -> str:

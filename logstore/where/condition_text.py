@@ -151,7 +151,12 @@ def _misread(text: str, error: UnexpectedInput) -> OptionError:
         quoted = _QUOTED.get(text[at])
         if quoted is not None and text.find(text[at], at + 1) < 0:
             return refused(text, at, f"{quoted} has no end")
-    return refused(text, at, f"this cannot stand here; {_AS}")
+    is_call = text[at : at + 1] == "(" and text[:at].rstrip()[-1:].isalnum()
+    why = "there are no functions: a column itself is compared" if is_call else _STRAY
+    return refused(text, at, f"{why}; {_AS}")
+
+
+_STRAY = "this cannot stand here"
 
 
 _AS: Final = f"a condition is such as {EXAMPLE}"

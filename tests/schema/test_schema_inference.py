@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from logstore.errors import OptionError
 from logstore.schema.schema_inference import infer
+from logstore.schema.stream_schema import fault_of
 
 TEXTS = st.sampled_from(
     [b"1", b"0", b"-5", b"007", b"1.5", b"01.5", b"0.5", b"1e5", b"true", b"FALSE", b"nan", b"inf",
@@ -23,7 +24,8 @@ TEXTS = st.sampled_from(
 def test_every_entry_is_read_by_what_is_found(rows: list[dict[bytes, bytes]]) -> None:
     entries = [[part for pair in row.items() for part in pair] for row in rows]
     schema = infer(entries)
-    assert [schema.fault_of(flat) for flat in entries] == [None] * len(entries)
+    columns = {column.field: column for column in schema.columns}
+    assert [fault_of(flat, columns) for flat in entries] == [None] * len(entries)
     assert {column.field for column in schema.columns} == {name for row in rows for name in row}
 
 

@@ -16,6 +16,7 @@ import pytest
 import logstore
 import logstore.duckdb
 import logstore.polars
+from logstore import SchemaError
 from logstore.codec import ARROW_COLUMNS
 
 SCHEMA = (
@@ -187,3 +188,11 @@ def test_a_stream_that_is_made_again_is_read(store: logstore.Store[bytes]) -> No
     store.stream("typed").add({**ROW, "small": 7})
     for how, read in reads.items():
         assert read() == [7], how
+
+
+def test_a_view_that_a_condition_does_not_fit_is_named(tmp_path: Path) -> None:
+    with logstore.open(tmp_path / "views", background=False) as store:
+        store.stream("a").configure(schema="temp double")
+        store.stream("b").configure(schema="hum double")
+        with pytest.raises(SchemaError, match="view 'b': where: there is no column 'temp'"):
+            logstore.duckdb.attach(duckdb.connect(), store, where="temp > 30")

@@ -272,7 +272,7 @@ def test_a_new_stream_of_the_name_has_no_schema(
 @pytest.mark.parametrize(
     ("entry", "schema", "why"),
     [
-        ({"temp": "warm"}, "temp double", "entry 1-1: its 'temp' is b'warm', which is no number"),
+        ({"temp": "warm"}, "temp double", "entry 1-1: its 'temp' is 'warm', which is no number"),
         ({"a": 1}, "temp double", "entry 1-1: it has no column 'temp'"),
         ({"temp": 1.5}, "temp int", "is no whole number"),
         ({"temp": b"\xff"}, "temp string", "is no UTF-8"),
@@ -307,7 +307,7 @@ def test_an_entry_among_very_many_stands_against_a_schema(store: logstore.Store[
 def test_a_scheduled_entry_stands_against_a_schema(store: logstore.Store[bytes]) -> None:
     stream = store.stream("s")
     stream.schedule({"temp": "warm"}, after=3600)
-    with pytest.raises(SchemaError, match="scheduled: its 'temp' is b'warm'"):
+    with pytest.raises(SchemaError, match="scheduled: its 'temp' is 'warm'"):
         stream.configure(schema="temp double")
 
 
@@ -567,6 +567,25 @@ def test_a_handle_takes_and_gives_values_of_python(typed: logstore.Stream[Any]) 
     assert [values_of(delivery) for delivery in group.read("a")] == [TYPED] * 4
 
 
+def test_a_condition_names_columns(store: logstore.Store[bytes], sensor: Any) -> None:
+    """Prevents a name with a typo that finds nothing."""
+    with pytest.raises(SchemaError, match=r"no column 'tmp', only 'temp', 'note', 'level'$"):
+        sensor.range(where={"tmp": 5})
+    sensor.configure(schema="temp double, *")
+    assert list(sensor.range(where={"tmp": 5})) == []
+
+
+def test_a_day_is_a_moment_in_an_add(store: logstore.Store[bytes]) -> None:
+    """As it is in a condition."""
+    stream = store.stream("s")
+    stream.configure(schema="at timestamp")
+    stream.add({"at": "2026-11-28"})
+    stream.add({b"at": b"2026-11-28"})
+    stream.add_arrow(pa.table({"at": ["2026-11-28", "2026-11-28 00:00Z"]}))
+    assert [entry["at"] for entry in stream] == [datetime(2026, 11, 28, tzinfo=UTC)] * 4
+    assert len(list(stream.range(where="at = '2026-11-28'"))) == 4
+
+
 def test_conditions_are_values_of_python(typed: logstore.Stream[Any]) -> None:
     typed.add(TYPED)
     typed.add(TYPED | {"temp": 5, "note": "x"})
@@ -605,6 +624,9 @@ def test_a_stream_has_a_schema_or_a_codec(store: logstore.Store[bytes]) -> None:
     store.stream("typed").configure(schema="a json")
     with pytest.raises(OptionError, match="schema"):
         store.stream("typed", codec="json").add({"a": [1]})
+    with pytest.raises(OptionError, match="this handle has the codec 'json'"):
+        store.stream("new", codec="json").configure(schema="a json")
+    assert store.stream("new").schema is None
 
 
 def test_asyncio_has_the_types(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from logstore.errors import SchemaError
 from logstore.jobs import Jobs
 from logstore.redis import Redis
 from logstore.tools.commands import main
-from tests.tools.commands import on_a_terminal
+from tests.tools.commands import invoke, on_a_terminal
 
 SCHEMA = "temp double, at timestamp?, tags json?, ok bool?, level enum('low', 'high') = 'low'"
 ROW: dict[str, Any] = {
@@ -116,6 +116,37 @@ def test_a_schema_is_inferred_of_a_typed_stream(path: Path) -> None:
     assert run("schema", "infer", path, "typed").strip() == text
     run("schema", "set", path, "typed", SCHEMA)
     assert json.loads(run("schema", "show", path, "typed", "--json")) == {"schema": SCHEMA}
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        ("n long, *", None),
+        ("n long, room string?, more double?, *", None),
+        ("n long, room string?", "no other field may be there"),
+        ("n int, room string?, *", "'n' becomes int"),
+        ("n long, room string, *", "'room' must be there"),
+        ("n long, room string = 'a', *", None),
+        ("n long, room string?, more int, *", "'more' must be there"),
+        ("room string?", "'n' goes, no other field may be there"),
+    ],
+)
+def test_a_schema_that_refuses_what_was_taken_is_asked_for(
+    tmp_path: Path, after: str, why: str | None
+) -> None:
+    """Prevents a writer that ends because somebody left out a column."""
+    before = "n long, room string?, *"
+    with logstore.open(tmp_path / "store") as store:
+        store.stream("s").configure(schema=before)
+    set_it = ("schema", "set", tmp_path / "store", "s", after)
+    if why is not None:
+        refused = invoke(*set_it)
+        assert refused.exit_code == 2
+        said = " ".join(refused.output.split())
+        assert f"that were taken so far? {why}. Nobody can be asked here: give --yes" in said
+        assert before in run("schema", "show", tmp_path / "store", "s", "--json")
+    run(*set_it, *(["--yes"] if why else []))
+    assert json.loads(run("schema", "show", tmp_path / "store", "s", "--json"))["schema"] == after
 
 
 def test_a_column_that_is_no_utf8_is_inferred_as_bytes(path: Path) -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from time import sleep
 
 import pytest
 
 import logstore
+from logstore.tools.interchange.import_command import Load
+from logstore.tools.interchange.text_rows import ImportRow
 from tests.tools.commands import (
+    COMMAND,
     ROOT,
+    TIMEOUT_S,
     environment,
     invoke,
     no_traceback,
@@ -488,3 +496,53 @@ def test_input_in_a_broken_encoding_shows_no_traceback(empty: Path) -> None:
     )
     assert done.exit_code in (0, 1)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("form", "head", "row"), [("jsonl", b"", b'{"n": 1}\n'), ("csv", b"n,m\n", b"1,2\n")]
+)
+def test_rows_of_a_pipe_are_there_at_once_and_stay(
+    tmp_path: Path, form: str, head: bytes, row: bytes, number: int
+) -> None:
+    """Prevents a live feed of which nothing is seen until a batch is full, and a stop loses it."""
+    path = tmp_path / "s"
+    command = [*COMMAND, "import", str(path), "--stream", "live", "--format", form]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=environment(),
+    ) as other:  # fmt: skip
+        assert other.stdin is not None
+        assert other.stderr is not None
+        other.stdin.write(head + row * 3)
+        other.stdin.flush()
+        with logstore.open(path, background=False) as store:
+            stream = store.stream("live")
+            while len(stream) < 3:  # no batch is full, and the input goes on
+                assert other.poll() is None
+                sleep(0.01)
+            other.stdin.write(row * 2)
+            other.stdin.flush()
+            while len(stream) == 3 and other.poll() is None:
+                sleep(0.01)
+            other.send_signal(number)
+            assert other.wait(TIMEOUT_S) == 130
+            assert len(stream) == 5
+        assert b"interrupted (imported 5," in other.stderr.read()
+        with suppress(BrokenPipeError):
+            other.stdin.close()
+
+
+def test_rows_that_were_read_stay_at_an_interrupt(tmp_path: Path) -> None:
+    """Those that wait for others of their batch, too."""
+
+    def rows() -> Iterator[ImportRow]:
+        yield ImportRow(1, None, [(b"n", b"1")])
+        yield ImportRow(2, None, [(b"n", b"2")])
+        raise KeyboardInterrupt
+
+    with logstore.open(tmp_path / "s", background=False) as store:
+        load = Load(store.stream("live"), rows=rows())  # type: ignore[arg-type]
+        with pytest.raises(KeyboardInterrupt):
+            load.run()
+        assert (load.counts.imported, len(store.stream("live"))) == (2, 2)

@@ -179,11 +179,15 @@ def test_where_takes_conditions(tmp_path: Path, where: list[str], found: list[in
         (["tmp > 5"], 1, "no column 'tmp'"), (["temp > 20 and room = 'a"], 1, "has no end"),
         (["temp > 20", "room=a"], 2, "room = 'a'"), (["temp"], 2, "FIELD=VALUE"),
         (["note=x > 5"], 1, "cannot stand"), (["(temp > 20"], 1, "')' is missing"),
+        (["tmp=30.5"], 1, "no column 'tmp', only 'temp', 'room'"), (["temp=warm"], 1, "no number"),
+        (["room = Küche"], 1, "a text stands in 'quotes'\n  room = Küche\n         ^\n"),
+        (["lower(room)='a'"], 1, "there are no functions"),
+        (["tags.fw=1.3"], 1, "such as \"tags.fw = 'a text'\""),
     ],
 )  # fmt: skip
 def test_conditions_that_cannot_be(tmp_path: Path, where: list[str], code: int, why: str) -> None:
     with logstore.open(tmp_path / "s") as store:
-        store["s"].configure(schema="temp double, room string")
+        store["s"].configure(schema="temp double, room string, tags json?")
         store["s"].add({"temp": 20, "room": "a"})
     given = [part for each in where for part in ("--where", each)]
     done = invoke("range", tmp_path / "s", "s", *given)

@@ -12,6 +12,11 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore import SchemaError
+from logstore.schema.schema_text import parse
+from logstore.tools.interchange.import_command import Load
+from logstore.tools.interchange.import_schema import ImportSchema
+from logstore.tools.interchange.text_rows import ImportRow
 from tests.tools.commands import invoke, objects, ok, pairs, process
 from tests.tools.tables import pa, written
 
@@ -368,3 +373,89 @@ def test_a_text_in_a_column_of_json_is_a_value(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text('a\n"{""b"": 1}"\n"""5"""\n5\n')
     told(tmp_path / "s", tmp_path / "b.csv", "--schema", "a json")
     assert [entry["a"] for entry in typed(tmp_path / "s", "b")[1]] == [{"b": 1}, "5", 5]
+
+
+def test_rows_are_held_against_a_schema_that_came_meanwhile(tmp_path: Path) -> None:
+    """Prevents an import that passes by what somebody set since it began."""
+    with logstore.open(tmp_path / "s", background=False) as store:
+        stream = store.stream("a")
+        schema = ImportSchema(stream, parse("n double"), to_set=True)
+        before = schema.settle(create=True)
+        assert schema.settle(create=True) == before > 0
+        store.stream("a").configure(schema="n int")
+        with pytest.raises(SchemaError, match="'n' is int"):
+            Load(stream, rows=rows_of("5.5"), schema=schema).run()
+        store.stream("a").configure(schema="n decimal(3, 1)")
+        Load(stream, rows=rows_of("5"), schema=schema).run()
+        assert [entry["n"] for entry in stream] == [Decimal("5.0")]
+
+
+def rows_of(text: str) -> Any:
+    yield ImportRow(1, None, [(b"n", text.encode())])
+
+
+# -- decimal commas -----------------------------------------------------------------------------
+@pytest.mark.parametrize("rows", [1, 20_000])
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_decimal_commas_are_found(tmp_path: Path, rows: int, delimiter: str) -> None:
+    """In columns all of whose values are such numbers; by cells, and row by row."""
+    head = "room;area;fw;code;big;mixed;whole\n"
+    some = "attic;12,5;1.3;007,5;1,234;2,5;7\n;-3;1.4;010,0;9,999;2.5;\ncellar;,5;1.5;1,0;,;x;-1\n"
+    text = (head + some.replace(",;", ",5;", 0) * rows).replace(";", delimiter)
+    (tmp_path / "a.csv").write_text(text)
+    report = told(tmp_path / "s", tmp_path / "a.csv")
+    assert report["decimal"] == ","
+    schema, entries = typed(tmp_path / "s", "a")
+    assert schema == (
+        "room string?, area double?, fw double?, code string?, big string?, mixed string?, "
+        "whole long?"
+    )
+    assert [entry["area"] for entry in entries] == [12.5, -3, 0.5] * rows
+    assert entries[0] == {
+        "room": "attic", "area": 12.5, "fw": 1.3, "code": "007,5", "big": "1,234", "mixed": "2,5",
+        "whole": 7,
+    }  # fmt: skip
+
+
+def test_thousands_are_no_decimal_commas_unless_that_is_said(tmp_path: Path) -> None:
+    text = "n;m\n1,234;1.5\n12,345;2\n"
+    assert from_text(tmp_path, "a.csv", text)[0] == "n string?, m double?"
+    schema, entries = from_text(tmp_path, "b.csv", text, "--decimal", ",")
+    assert (schema, entries[0]) == ("n double?, m string?", {"n": 1.234, "m": "1.5"})
+    assert from_text(tmp_path, "c.csv", "n;m\n1,5;1\n", "--decimal", ".")[0] == (
+        "n string?, m long?"
+    )
+    schema, entries = from_text(tmp_path, "d.csv", 'n,m\n"1,5",7\n', "--decimal", ",")
+    assert (schema, entries) == ("n double?, m long?", [{"n": 1.5, "m": 7}])
+
+
+@pytest.mark.parametrize("rows", [1, 20_000])
+def test_decimal_commas_of_a_schema_that_is_given(tmp_path: Path, rows: int) -> None:
+    text = "area;price;note\n" + "12,5;1,50;1,5\n" * rows
+    wanted = "area double, price decimal(6, 2), note string"
+    for number, more in enumerate([(), ("--decimal", ",")]):
+        schema, entries = from_text(tmp_path, f"a{number}.csv", text, "--schema", wanted, *more)
+        assert schema == wanted
+        assert entries == [{"area": 12.5, "price": Decimal("1.50"), "note": "1,5"}] * rows
+
+
+def test_numbers_that_have_no_decimal_comma(tmp_path: Path) -> None:
+    """A point is none there: 1.234 may be a thousand."""
+    bad = tmp_path / "bad.csv"
+    bad.write_text("area;n\n12,5;1\n1.234;2\n")
+    refused = process("import", tmp_path / "s", bad, "--schema", "area double, n long",
+                      "--decimal", ",")  # fmt: skip
+    assert refused.returncode == 1
+    assert b"'1.234' has no decimal comma: --decimal . reads a point" in refused.stderr
+    bad.write_text('area,n\n"12,5",1\n')
+    refused = process("import", tmp_path / "s", bad, "--schema", "area double, n long")
+    said = (
+        b"'12,5' is no number, for its decimal comma is to be a point, or import with --decimal ,"
+    )
+    assert said in refused.stderr
+    text = "area;n\n" + "12,5;1\n" * 160_000 + "n/a;2\n7,5;1\n"
+    schema, entries = from_text(tmp_path, "later.csv", text)
+    assert schema == "area string?, n long?"
+    assert [entry["area"] for entry in entries[-3:]] == ["12.5", "n/a", "7.5"]
+    refused = process("import", tmp_path / "s", "--stream", "s", "--decimal", ",", stdin=b"{}")
+    assert b"--decimal is not for jsonl" in refused.stderr

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 from logstore.errors import InputLineError, InvalidIDError
-from logstore.tools.interchange import text_lines
+from logstore.tools.interchange import decimal_commas, text_lines
 from logstore.tools.interchange.text_rows import Block, ImportRow, RowIDs, id_place
 from logstore.tuples import NamedTuple
 
@@ -64,8 +64,9 @@ class CellBlock(NamedTuple):
         )
         return ms, seq
 
-    def ready(self, schema: Schema | None) -> RowBatch:
-        """The rows as they are stored. UsageError if one cannot be."""
+    def ready(self, schema: Schema | None, commas: frozenset[bytes] = frozenset()) -> RowBatch:
+        """The rows as they are stored; ``commas``: the fields whose numbers have a decimal comma.
+        UsageError if one cannot be."""
         from logstore.codec import codec
 
         names: list[bytes] = []
@@ -74,6 +75,8 @@ class CellBlock(NamedTuple):
             if place != self.id_at:
                 names.append(name.encode())
                 column = self.batch.column(place)
+                if names[-1] in commas:
+                    column = decimal_commas.columns_with_point(column)
                 columns.append(column if schema is None else _typed(column, names[-1], schema))
         if schema is not None:
             for field, default in schema.filled(names):

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+import select
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -144,7 +145,8 @@ class Input:
 
     def __init__(self, source: BinaryIO, name: str) -> None:
         self.seekable = source.seekable()
-        file, found = _peeked(source)
+        self.waiting = None if self.seekable else _waiting(source)
+        file, found = _peeked(source if self.waiting is None else io.BufferedReader(self.waiting))
         packed = found if found in COMPRESSED.values() else None
         named = compression(name)
         if named is not None and named != packed:
@@ -183,6 +185,39 @@ def _peeked(source: BinaryIO) -> tuple[BinaryIO, str | None]:
     head = cast("Any", file).peek(MAGIC_BYTES)[:MAGIC_BYTES]
     found = (kind for magic, kind in MAGICS.items() if head.startswith(magic))
     return file, next(found, None)
+
+
+class WaitingInput(io.RawIOBase):
+    """What comes through a pipe or a terminal. Before more is waited for, ``on_wait`` is called,
+    and again after as many seconds as it gives, if it gives some."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        self.on_wait: Callable[[], float | None] | None = None
+        self._raw = raw
+        self._poll = select.poll()
+        self._poll.register(raw.fileno(), select.POLLIN)
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, into: Any) -> int | None:
+        """Some bytes; 0 at the end."""
+        ready: object = None
+        while not ready:
+            left_s = None if self.on_wait is None else self.on_wait()
+            ready = self._poll.poll(None if left_s is None else left_s * 1000)
+        count: int | None = self._raw.readinto(into)
+        return count
+
+
+def _waiting(source: BinaryIO) -> WaitingInput | None:
+    """A source that must be waited for; None for one of which that is not known."""
+    raw = getattr(source, "raw", None)
+    try:
+        return None if raw is None else WaitingInput(raw)
+    except (OSError, AttributeError):  # it is no file of the system, or there is no poll
+        return None
 
 
 class Unpacking(io.RawIOBase):

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import repeat
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import click
@@ -133,6 +134,7 @@ class Load(Import):
     _waiting: list[Waiting] = field(default_factory=list)
     _last: StreamID = ZERO_ID
     _with_ids: bool | None = None
+    _committed_s: float = 0.0
 
     def run(self) -> Counts:
         """Add all rows; InputLineError at the first bad one, unless they are skipped."""
@@ -141,10 +143,26 @@ class Load(Import):
 
     def _run(self, rows: Iterable[Read]) -> Counts:
         self._last = self._resume_after = self.stream.last_id
-        self._take(rows)
+        try:
+            self._take(rows)
+        except KeyboardInterrupt:  # what came so far stays
+            if self._waiting:
+                self._commit()
+            raise
         if self._waiting:
             self._commit()
         return self.counts
+
+    def commit_old(self) -> float | None:
+        """Commit the rows that wait, if the last commit is long ago; in how many seconds it will
+        be, None if no row waits. Called before more input is waited for."""
+        if not self._waiting:
+            return None
+        left_s = self._committed_s + KEPT_WITHIN_S - monotonic()
+        if left_s > 0:
+            return left_s
+        self._commit()
+        return None
 
     def _take(self, rows: Iterable[Read]) -> None:
         for found in rows:
@@ -163,7 +181,8 @@ class Load(Import):
         if self._with_ids not in {None, with_ids} or (self.resume and not with_ids):
             return False
         try:
-            ready = block.ready(None if self.schema is None else self.schema.schema)
+            typed = self.schema
+            ready = block.ready(None) if typed is None else block.ready(typed.schema, typed.commas)
             parts = self._parts(block, len(ready))
         except UsageError:
             return False
@@ -271,6 +290,7 @@ class Load(Import):
 
     def _commit(self) -> None:
         rows, self._waiting = self._waiting, []
+        self._committed_s = monotonic()
         if self.schema is not None:
             rows = self._typed(rows, self.schema)
         if rows:
@@ -300,7 +320,9 @@ class Load(Import):
                 continue
             good.append((line, unit, (value[0], written) if self._with_ids else written))
         for (line, unit, _), why in refused:
-            self._bad(InputLineError(why.message, line_number=line, unit=unit))
+            hint = f"{COMMA_HINT}, or import with --decimal ,"
+            message = why.message.replace(COMMA_HINT, hint) if self.empty_is_null else why.message
+            self._bad(InputLineError(message, line_number=line, unit=unit))
         return good
 
     def _add(self, rows: list[Waiting]) -> None:
@@ -352,12 +374,15 @@ def _raw(fields: Any, schema: Schema, *, empty_is_null: bool) -> list[tuple[byte
 
 
 # Codecs of Python that are no encodings of text files, though they turn text into bytes.
+COMMA_HINT = "for its decimal comma is to be a point"  # as a type of numbers says it
 NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 BATCH_ROWS = 1000
+KEPT_WITHIN_S = 1.0  # rows that came wait no longer for others of their batch
 # Options of text only, with their defaults.
 OF_TEXT = {
     "encoding": None,
     "delimiter": None,
+    "decimal": None,
     "header": None,
     "line_max_bytes": text_lines.LINE_MAX_BYTES,
 }
@@ -398,6 +423,11 @@ def size_of(source: BinaryIO) -> int:
 @click.option("--auto-id", is_flag=True, help="IDs of now; 'id' is a field like any other.")
 @click.option("--encoding", help="Of CSV; else by its first bytes, or utf-8.")
 @click.option("--delimiter", help="Of CSV, or 'tab'; else by its first rows.")
+@click.option(
+    "--decimal",
+    type=click.Choice([".", ","]),
+    help="Of numbers in CSV; else by the first rows, if the delimiter is no comma.",
+)
 @click.option(
     "--header/--no-header",
     default=None,
@@ -446,6 +476,8 @@ def import_(
     column in which later rows have another type becomes a wider one, or text.
 
     A bad line or row is named and stops the import; batches before it stay. Rows must ascend by ID.
+    Of what comes through a pipe, rows are in the store within a second, and those that came before
+    an interrupt stay.
     """
     given = [each for each in ("id_field", "time_field", "auto_id") if more[each]]
     if len(given) > 1:
@@ -454,8 +486,7 @@ def import_(
     file = named if isinstance(named, str) and named != "<stdin>" else ""
     found = Input(source, file)
     kind = found.format(format_, file)
-    text = more.pop("schema")
-    schema = None if text is None else _schema_of(text)
+    schema = None if (text := more.pop("schema")) is None else _schema_of(text)
     told = {} if name is not None else {"stream": stream_name(file)}
     ids = {each: more.pop(each) for each in ("id_field", "time_field", "time_format")}
     ids["auto"] = more.pop("auto_id")
@@ -463,6 +494,7 @@ def import_(
     with (
         options.opened(path, sync=sync, create=not no_create) as store,
         output.progress("Importing") as progress,
+        options.interrupted_by_sigterm(),
     ):
         total = size_of(source)
         where = {"file": file} if kind in TABLES and file else {}
@@ -486,9 +518,8 @@ def import_(
         )
         output.context = where | made.counts.as_dict()
         counts = made.run()
-    if made.schema is not None and made.schema.was_set:
-        told["schema"] = made.schema.schema.text
-    output.report(counts.as_dict() | told)
+    found_in = {} if made.schema is None else made.schema.told(by_hand=bool(more.get("decimal")))
+    output.report(counts.as_dict() | told | found_in)
 
 
 def _begun(found: Input, kind: str, file: str, ids: dict[str, Any], more: dict[str, Any]) -> Any:
@@ -522,12 +553,15 @@ class TextInput:
     def __init__(
         self, found: Input, kind: str, file: str, ids: dict[str, Any], more: dict[str, Any]
     ) -> None:
-        self._file = found.file
+        self._file, self._waiting = found.file, found.waiting
         self._name = file or "what comes from stdin"
         self._kind = kind
         self._ids = ids
         self._sample = found.sample()
         self._most = more["line_max_bytes"]
+        self._decimal = more["decimal"]
+        if self._decimal is not None and kind != "csv":
+            raise click.UsageError(f"--decimal is not for {kind}")
         self._encoding, self._delimiter, self._header = "utf-8", ",", more["header"]
         if kind == "csv":
             encoding, delimiter = more["encoding"], more["delimiter"]
@@ -556,7 +590,8 @@ class TextInput:
         typed = None
         if schema is not None:
             to_set = finds or given is not None
-            typed = ImportSchema(stream, schema, to_set=to_set, widens=finds)
+            schema, commas = self._with_commas(names, schema, finds=finds)
+            typed = ImportSchema(stream, schema, to_set=to_set, widens=finds, commas=commas)
             if self._kind != "csv":
                 columns = schema.columns
                 ids.json_fields = frozenset(c.name for c in columns if c.type.name == "json")
@@ -570,7 +605,10 @@ class TextInput:
             ids.written = partial(typed_bytes, codec)
         rows = self._rows(ids, names, empty_is_null=schema is not None)
         how["empty_is_null"] = self._kind == "csv"
-        return Load(stream, rows=rows, schema=typed, **how)
+        made = Load(stream, rows=rows, schema=typed, **how)
+        if self._waiting is not None:
+            self._waiting.on_wait = made.commit_old
+        return made
 
     def _rows(
         self, ids: RowIDs, names: text_lines.HeaderNames, *, empty_is_null: bool
@@ -614,6 +652,27 @@ class TextInput:
         return import_schema.of_csv(
             self._sample, ids, names, encoding=self._encoding, delimiter=self._delimiter
         )
+
+    def _with_commas(
+        self, names: text_lines.HeaderNames, schema: Schema, *, finds: bool
+    ) -> tuple[Schema, frozenset[bytes]]:
+        """The schema, and the fields whose numbers have a decimal comma."""
+        surely = self._decimal == ","
+        if self._kind != "csv" or not (
+            surely or (self._decimal is None and self._delimiter != ",")
+        ):
+            return schema, frozenset()
+        from logstore.tools.interchange import decimal_commas, import_schema
+
+        if surely and not finds:
+            return schema, decimal_commas.of_numbers(schema)
+        ids, encoding, delimiter = RowIDs(**self._ids), self._encoding, self._delimiter
+        columns = import_schema.columns_of_csv(
+            self._sample, ids, names, encoding=encoding, delimiter=delimiter
+        )
+        if not finds:
+            return schema, decimal_commas.found(columns, decimal_commas.of_numbers(schema))
+        return decimal_commas.typed(columns, schema, surely=surely)
 
     def _names(
         self, cells: list[str], schema: Schema | None, *, is_typed: bool

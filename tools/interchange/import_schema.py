@@ -15,10 +15,12 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from logstore.api.configuring import kept_schema as kept_schema_of
 from logstore.api.opening import opened_of
 from logstore.codec import codec
 from logstore.errors import OptionError, SchemaError, UsageError
@@ -27,7 +29,7 @@ from logstore.schema import schema_inference
 from logstore.schema.column_types import DATE, DOUBLE, LONG, STRING, TIMESTAMP
 from logstore.schema.schema_text import parse
 from logstore.schema.stream_schema import Column, Schema, folded
-from logstore.tools.interchange import csv_blocks, text_lines
+from logstore.tools.interchange import csv_blocks, decimal_commas, text_lines
 from logstore.tools.interchange.text_rows import WRAPPERS, RowIDs, one_by_one
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ class ImportSchema:
         to_set: bool,
         widens: bool = False,
         was_found: bool = False,
+        commas: frozenset[bytes] = frozenset(),
     ) -> None:
         self._stream = stream
         self.was_found = was_found  # in the types of a table
@@ -92,20 +95,36 @@ class ImportSchema:
         self.was_set = False  # by this import
         self._to_set = to_set
         self._widens = widens
+        self.commas = commas  # the fields whose numbers have a decimal comma
+        self._at = 0  # where the stream has this very schema
+
+    def told(self, *, by_hand: bool) -> dict[str, str]:
+        """What was found; ``by_hand``: not what the decimal comma is, which was given."""
+        found = {"schema": self.schema.text} if self.was_set else {}
+        return found | ({"decimal": ","} if self.commas and not by_hand else {})
 
     def written(self, pairs: Iterable[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes]]:
         """A row as it is stored. SchemaError."""
-        return self.schema.row(pairs)
+        return self.schema.row(self._pointed(pairs))
+
+    def _pointed(self, pairs: Iterable[tuple[bytes, bytes | None]]) -> Sequence[Any]:
+        if not self.commas:
+            return list(pairs)
+        return [
+            (name, decimal_commas.with_point(text) if text and name in self.commas else text)
+            for name, text in pairs
+        ]
 
     def widen(self, rows: Sequence[Sequence[tuple[bytes, bytes | None]]]) -> bool:
         """Make the schema one that can read these rows, too; False: it stays as it is."""
         if not self._widens:
             return False
         try:
+            rows = [self._pointed(row) for row in rows]
             found = schema_inference.infer(map(_flat, rows))
             columns = [self._kept(column, rows) for column in found.columns]
             wider = schema_inference.wider(self.schema, Schema(columns))
-        except OptionError:
+        except (OptionError, SchemaError):
             return False
         if wider == self.schema:
             return False
@@ -123,15 +142,19 @@ class ImportSchema:
         return found
 
     def settle(self, *, create: bool) -> int:
-        """Have the stream have the schema; the position of it. SchemaError for a stored entry that
-        stands against it."""
+        """Have the stream have the schema; the position of it, or 0 if the stream has another one,
+        which somebody set meanwhile: that one writes the rows in their commit. SchemaError for a
+        stored entry that stands against it."""
         if self._to_set:
             if opened_of(self._stream).record(self._stream.name) is None and not create:
                 return 0  # there is no stream, and none may be made: the add says so
             self._stream.configure(schema=self.schema)
-            self._to_set, self.was_set = False, True
-        record = opened_of(self._stream).record(self._stream.name)
-        return 0 if record is None else record.schema_at
+            self._to_set, self.was_set, self._at = False, True, 0
+        at = opened_of(self._stream).schema_at(self._stream.name)
+        if at != self._at:
+            kept, at = kept_schema_of(opened_of(self._stream), self._stream.name)
+            self._at = at if kept == self.schema else 0
+        return self._at
 
 
 def _reads(kind: ColumnType, text: bytes) -> bool:
@@ -319,6 +342,27 @@ def _until_the_end(elements: Iterable[tuple[int, bytes | None]]) -> list[bytes]:
     except ValueError:
         pass
     return found
+
+
+def columns_of_csv(
+    sample: bytes, ids: RowIDs, names: HeaderNames, *, encoding: str, delimiter: str
+) -> list[tuple[bytes, list[bytes]]]:
+    """The columns of the first rows of a CSV, with the texts that they have."""
+    if csv_blocks.may_split(encoding, delimiter):
+        cells = csv_blocks.sample_columns(sample, ids, delimiter, names)
+        if cells is not None:
+            return [
+                (name.encode(), [each.encode() for each in column.drop_null().to_pylist()])
+                for name, column in cells
+            ]
+    rows = text_lines.read_csv(
+        io.BytesIO(sample), ids, encoding=encoding, delimiter=delimiter, names=names
+    )
+    found: dict[bytes, list[bytes]] = {}
+    for name, text in chain.from_iterable(_pairs_of(rows)):
+        if text is not None:
+            found.setdefault(name, []).append(text)
+    return list(found.items())
 
 
 def _typed_text(item: tuple[str, Any]) -> tuple[bytes, Any]:

@@ -1,15 +1,18 @@
 """The schema of a stream: set, changed and dropped.
 
 An entry that was stored before must be readable by a schema that is set. So all of them are held
-against it first, in batches, with no lock held; and in the commit what came since.
+against it first, in batches, with no lock held; and in the commit what came since. Columns that
+read all that was taken under the schema before are passed over.
 
 Invariants: a schema counts from its commit on. Each add behind it was written by it, and each entry
-before it can be read by it. Every refusal comes before the first frame.
+before it can be read by it; what was moved as it is, such as a dead letter, can be read by each
+column that came later. Every refusal comes before the first frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,9 +30,11 @@ from logstore.format import NODE_KEY
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import file_names
 from logstore.options import StreamSettings
-from logstore.schema.stream_schema import Schema
+from logstore.schema.stream_schema import Column, Schema, fault_of
+from logstore.tuples import NamedTuple
 
 NODES_A_SNAPSHOT = 1000
+_NUMBER = re.compile(rb"-?[0-9]+")
 TRIES = 10  # rounds without a lock; then what is left is looked at in the commit
 
 
@@ -50,26 +55,36 @@ def put(
         SchemaError: a stored or scheduled entry cannot be read by it; the first one is named.
         StreamNotFoundError: there is no stream, and none is to be made.
     """
-    checked = ZERO_ID
+    seen = _Part(0, (), ZERO_ID)
     for left in reversed(range(TRIES)):
-        step = partial(
-            _put, name=name, schema=schema, checked=checked, create=create, settings=settings
-        )
-        after: StreamSettings | None = commit(partial(step, last=not left))
-        if after is not None:
+        step = partial(_put, name=name, schema=schema, seen=seen, create=create, settings=settings)
+        after: StreamSettings | _Part = commit(partial(step, last=not left))
+        if not isinstance(after, _Part):
             try:
                 _forget_statistics(engine, name)
             except (Error, OSError) as exc:  # the schema counts; reads for a condition are slower
                 log.warning("%s: old statistics were not removed: %s", engine.path, exc)
             return after
-        assert schema is not None
-        record = read.record(engine, name)
-        upto = ZERO_ID if record is None else record.last
-        if upto < checked:  # the last ID was lowered, or it is another stream
-            checked = ZERO_ID
-        _check(partial(read.read_batch, engine, name), name, schema, checked, upto)
-        checked = upto
+        _check(partial(read.read_batch, engine, name), name, after, after.unseen(seen))
+        seen = after
     raise AssertionError("the last round checks in its commit")
+
+
+class _Part(NamedTuple):
+    """A part of a stream: some columns of its entries up to one of them."""
+
+    number: int  # of the stream
+    columns: tuple[Column, ...]
+    upto: StreamID
+
+    def unseen(self, seen: _Part) -> StreamID:
+        """Above which ID it has what another part has not."""
+        is_beyond = (
+            self.number == seen.number
+            and self.upto >= seen.upto  # else the last ID was lowered
+            and set(self.columns) <= set(seen.columns)
+        )
+        return seen.upto if is_beyond else ZERO_ID
 
 
 def _put(
@@ -77,12 +92,12 @@ def _put(
     *,
     name: bytes,
     schema: Schema | None,
-    checked: StreamID,
+    seen: _Part,
     create: bool,
     settings: Callable[[WriteTxn], StreamSettings],
     last: bool,
-) -> StreamSettings | None:
-    """The commit; None if there are entries that were not checked, and need to be."""
+) -> StreamSettings | _Part:
+    """The commit; or what must fit the schema, if not all of it was seen to."""
     record = txn.record_by_name(name)
     if record is None:
         record = add.create(txn, name) if create else add.existing(txn, name)
@@ -95,17 +110,17 @@ def _put(
     before = schema_of(txn.index, record)
     if before == schema:
         return settings(txn)
-    if schema is not None and not (before is not None and schema.reads_all_of(before)):
-        if record.last != checked:
+    unsure = (
+        () if schema is None else schema.columns if before is None else schema.unsure_of(before)
+    )
+    part = _Part(record.number, tuple(unsure), record.last)
+    if part.columns:
+        above = part.unseen(seen)
+        if above != part.upto:
             if not last:
-                return None
-            _check_in(txn, name, schema, min(checked, record.last), record.last)
-        for row in ScheduleRows(txn.index).of_stream(record.number):
-            fault = schema.fault_of(unpacked(row.fields))
-            if fault is not None:
-                raise SchemaError(
-                    f"the schema does not fit an entry that is scheduled: {fault}", stream=name
-                )
+                return part
+            _check_in(txn, name, part, above)
+        _check_scheduled(txn, name, part)
     after = settings(txn)  # what it refuses comes before its first frame
     txn.emit(StoredSchema(record.number, "" if schema is None else schema.text))
     return after
@@ -135,27 +150,33 @@ def _segments(view: Snapshot, name: bytes, start: StreamID) -> tuple[set[int], S
     return found.segments(), StreamID(*last[1:]).next() if last[0] == record.number else None
 
 
-def _check_in(
-    txn: WriteTxn, name: bytes, schema: Schema, checked: StreamID, upto: StreamID
-) -> None:
+def _check_in(txn: WriteTxn, name: bytes, part: _Part, above: StreamID) -> None:
     txn.flush()
     view = Snapshot(txn.index, txn.segments, lambda: txn.now_ms)
-    _check(partial(read.read_on, lambda batch: batch(view), name), name, schema, checked, upto)
+    _check(partial(read.read_on, lambda batch: batch(view), name), name, part, above)
+
+
+def _check_scheduled(txn: WriteTxn, name: bytes, part: _Part) -> None:
+    columns = {column.field: column for column in part.columns}
+    for row in ScheduleRows(txn.index).of_stream(part.number):
+        fault = fault_of(unpacked(row.fields), columns)
+        if fault is not None:
+            raise SchemaError(
+                f"the schema does not fit an entry that is scheduled: {fault}", stream=name
+            )
 
 
 def _check(
-    batch_of: Callable[[read.RangeRead], read.Batch],
-    name: bytes,
-    schema: Schema,
-    checked: StreamID,
-    upto: StreamID,
+    batch_of: Callable[[read.RangeRead], read.Batch], name: bytes, part: _Part, above: StreamID
 ) -> None:
-    """Hold the entries above one ID, up to another, against a schema."""
-    rest: read.Interval | None = (checked.next(), upto) if checked < upto else None
+    """Hold the entries of a part that are above an ID against its columns."""
+    columns = {column.field: column for column in part.columns}
+    maker = _Suspects(list(columns)) if all(each.nullable for each in part.columns) else None
+    rest: read.Interval | None = (above.next(), part.upto) if above < part.upto else None
     while rest is not None:
-        found = batch_of(read.RangeRead(*rest, -1))
+        found = batch_of(read.RangeRead(*rest, -1, maker=maker))
         for entry in found.entries:
-            fault = schema.fault_of(entry[3])
+            fault = fault_of(entry[3], columns)
             if fault is not None:
                 id = StreamID(*entry[1:3])
                 raise SchemaError(
@@ -164,3 +185,18 @@ def _check(
                     stream=name,
                 )
         rest = found.rest
+
+
+class _Suspects:
+    """Gives the entries of nodes that have one of some fields: of a new column that may be null all
+    others fit. So a column that comes costs a search in bytes."""
+
+    def __init__(self, fields: Sequence[bytes]) -> None:
+        self._fields = fields
+        self._all = any(_NUMBER.fullmatch(field) for field in fields)  # which has other bytes
+
+    def entries(self, lp: bytes, *rest: Any) -> list[Any]:
+        """Those of a node, as ``codec.entries`` gives them."""
+        if self._all or any(field in lp for field in self._fields):
+            return codec().entries(lp, *rest)
+        return []

@@ -277,6 +277,11 @@ cdef class Reader:
             r.open_master,
             r.expires_ms, r.schema_at)
 
+    def schema_at(self, bytes name not None):
+        """The position of the frame of a stream's schema, 0 if it has none; MISS."""
+        cdef Stream s = self.kept(name)
+        return MISSED if s is None else s.record.schema_at
+
     def get(self, bytes name not None, id not None, maker not None):
         """The entry with this ID, made; None if there is none; MISS."""
         cdef u64 ms = id[0], seq = id[1]

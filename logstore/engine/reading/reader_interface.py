@@ -42,6 +42,10 @@ class Reader(Protocol):
         """A stream's record at the published end; None for one that has expired; or MISS."""
         ...
 
+    def schema_at(self, name: bytes) -> Any:
+        """The position of the frame of a stream's schema, 0 if it has none; or MISS."""
+        ...
+
     def get(self, name: bytes, id: tuple[int, int], maker: Any) -> Any:
         """The entry with this ID, made; None; or MISS."""
         ...

@@ -76,6 +76,17 @@ def _record_in(view: Snapshot, reader: Reader, name: bytes) -> tuple[StreamRecor
     return view.record(name), reader.of(view, name)
 
 
+def schema_at(engine: Engine, name: bytes) -> int:
+    """The position of the frame of a stream's schema; 0: it has none, or there is no stream."""
+    reader = engine.reader
+    found: Any = MISS if reader is None else reader.schema_at(name)
+    if found is MISS:
+        kept = record(engine, name)
+        return 0 if kept is None else kept.schema_at
+    at: int = found
+    return at
+
+
 def get(engine: Engine, name: bytes, id: StreamID, maker: EntryMaker) -> Any:
     """The entry with this ID, made; None if there is none. LostRowsError as ``read_batch``."""
     reader = engine.reader
