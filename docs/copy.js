@@ -5,7 +5,12 @@ document.addEventListener("click", event => {
   const block = button && document.querySelector(button.dataset.clipboardTarget)
   if (!block || !block.closest(".language-console"))
     return
-  const typed = block.textContent.split("\n").filter(line => line.startsWith("$ "))
+  let goes_on = false // a line that ends in a backslash
+  const typed = block.textContent.split("\n").filter(line => {
+    const taken = goes_on || line.startsWith("$ ")
+    goes_on = taken && line.endsWith("\\")
+    return taken
+  })
   if (typed.length)
-    button.dataset.clipboardText = typed.map(line => line.slice(2)).join("\n") + "\n"
+    button.dataset.clipboardText = typed.map(line => line.replace(/^\$ /, "")).join("\n") + "\n"
 }, true)
