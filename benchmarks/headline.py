@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import job_table
 
-HEAD = """| | here | beside |
+HEAD = """| what was done | here | beside |
 |---|---:|---:|
 """
 
@@ -30,30 +30,37 @@ class Question(NamedTuple):
     beside: tuple[str, ...] = ()  # sides that stand beside ours; none: the peer
 
 
+STORES = ("SQLite", "RocksDB")
 QUESTIONS = (
-    Question("add, all different, close included", "add, all different, close included", "us"),
-    Question("add to one of 5,000 streams", "add, 5,000 streams at random", "us"),
-    Question("add_many of rows, all different", "add_many of rows drawn at random", "M/s"),
-    Question("get one of 1,000,000 by its ID", "get, at random of 1,000,000", "us"),
-    Question("read ten of them from an ID on", "range of ten, at random of 1,000,000", "us"),
-    Question("delete one of them", "delete, at random", "us"),
-    Question("one producer, 1 waiting worker, in processes",
+    Question("add an entry, each another one, the close counted",
+             "add, all different, close included", "us", 1, STORES),
+    Question("add to one of 5,000 streams, at random",
+             "add, 5,000 streams at random", "us", 1, STORES),
+    Question("add rows by `add_many`", "add_many of rows drawn at random", "M/s"),
+    Question("get one of 1,000,000 entries by its ID",
+             "get, at random of 1,000,000", "us", 1, STORES),
+    Question("read ten of them from an ID on",
+             "range of ten, at random of 1,000,000", "us", 1, STORES),
+    Question("delete one of them", "delete, at random", "us", 1, STORES),
+    Question("take one from a queue, and ack it", "queue: take one, ack it", "us"),
+    Question("hand entries to a worker that waits in another process",
              "live: one producer, 1 waiting consumer in processes", "/s"),
-    Question("one producer, 4 waiting workers",
+    Question("the same, 4 workers wait",
              "live: one producer, 4 waiting consumers in processes", "/s"),
-    Question("jobs done by 4 processes of `logstore work`",
+    Question("do jobs, 4 processes of `logstore work`",
              "jobs done by 4 worker processes, as `logstore work` does them", "/s", 1e3,
              ("huey, SQLite", "SQLite, 30 lines")),
-    Question("`logstore serve`: XADD over 1,000 streams",
+    Question("XADD over 1,000 streams, by `logstore serve`",
              "served: XADD over 1,000 streams, 1 client", "us"),
-    Question("`logstore serve`: XREADGROUP, XACK of one",
+    Question("XREADGROUP of one and XACK, by `logstore serve`",
              "served: XREADGROUP COUNT 1 and XACK, 1 client", "us"),
-    Question("`logstore serve`: XRANGE of ten", "served: XRANGE COUNT 10, 1 client", "us"),
-    Question("scan two text fields to Arrow", "scan two text fields to Arrow, one core", "M/s", 1,
+    Question("scan two fields of text to Arrow, one core",
+             "scan two text fields to Arrow, one core", "M/s", 1,
              ("Parquet, default", "Parquet, plain")),
-    Question("scan two typed fields", "scan two typed fields to Arrow, one core", "M/s", 1,
+    Question("scan two typed fields to Arrow, one core",
+             "scan two typed fields to Arrow, one core", "M/s", 1,
              ("Parquet, default", "Parquet, plain")),
-    Question("a process opens a store, adds one, and ends",
+    Question("start a process that opens a store, adds one, and ends",
              "a process that opens, adds one and ends", "ms", 1e-3),
 )  # fmt: skip
 SIZES = "MB on disk: "  # what a note that has them begins with
@@ -77,7 +84,7 @@ def _found(runs: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
 
 
 def _row(asked: Question, result: Mapping[str, Any]) -> str:
-    unit = {"/s": " a second", "M/s": " M/s"}.get(asked.unit, f" {asked.unit}")
+    unit = {"/s": " a second", "M/s": " million rows a second"}.get(asked.unit, f" {asked.unit}")
     sides = [result["peer"], *result["others"]]
     sides = [each for each in sides if each["label"] in (asked.beside or sides[0]["label"])]
     beside = ", ".join(f"{each['label']} {_short(each['mean'] * asked.times)}" for each in sides)

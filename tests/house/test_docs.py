@@ -17,6 +17,8 @@ RUN = [page for page in PAGES if page not in OF_SPARK and blocks(page)]
 # It has to be enough for a small change: the house, the path of an entry, recipes, all words.
 CONTRIBUTING_LINES_MAX = 400
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+OF_HTML = re.compile(r'\b(?:src|srcset|href)="([^"]+)"')
+TERMINAL_COLUMNS = 80
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # A module, and behind it a name that stands in it.
@@ -44,7 +46,8 @@ def test_blocks_need_what_continuous_integration_has() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_links_lead_somewhere(page: Path) -> None:
     broken = []
-    for link in LINK.findall(FENCE.sub("", (ROOT / page).read_text())):
+    text = FENCE.sub("", (ROOT / page).read_text())
+    for link in LINK.findall(text) + OF_HTML.findall(text):
         if re.match(r"[a-z]+:", link):
             continue
         name, _, anchor = link.partition("#")
@@ -112,6 +115,15 @@ def anchors(page: Path) -> set[str]:
 def test_contributing_stays_short() -> None:
     lines = len((ROOT / "CONTRIBUTING.md").read_text().splitlines())
     assert lines < CONTRIBUTING_LINES_MAX
+
+
+def test_consoles_of_the_readme_fit_a_terminal() -> None:
+    """Who tries them copies them into one of 80 columns."""
+    consoles = [found[3] for found in FENCE.finditer((ROOT / "README.md").read_text())
+                if found[1] == "console"]  # fmt: skip
+    lines = [line for console in consoles for line in console.splitlines()]
+    assert lines
+    assert [line for line in lines if len(line) > TERMINAL_COLUMNS] == []
 
 
 def test_no_file_names_a_place_on_one_machine() -> None:

@@ -167,6 +167,9 @@ def taken(words: list[str]) -> None:
     if isinstance(command, click.Group):
         hold(before, f"{command.name} has commands, and none is named")
         return
+    instead = [option for option in command.params if option.is_eager and not option.expose_value]
+    if any({*option.opts} & {*words} for option in instead):  # --demo would run, here and now
+        return
     try:
         command.make_context(ctx.info_name, words[at:], parent=ctx.parent)
     except click.exceptions.Exit:  # --help
