@@ -44,6 +44,11 @@ public final class Planner {
     return new Planner(SparkSession.active());
   }
 
+  /** How many tasks run at once. */
+  public int cores() {
+    return cores;
+  }
+
   private static long number(SparkSession session, String key, String standard, long least) {
     String text = session.conf().get(key, standard);
     try {
