@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import logstore
 from logstore import format as fmt
 from logstore.api.store import Store
 from logstore.fs import LOCAL

@@ -23,6 +23,10 @@ record Asked(Wanted wanted, String condition, int limit) {
     return new Asked(other, condition, limit);
   }
 
+  Asked with(String otherCondition) {
+    return new Asked(wanted, otherCondition, limit);
+  }
+
   Asked with(int otherLimit) {
     return new Asked(wanted, condition, otherLimit);
   }

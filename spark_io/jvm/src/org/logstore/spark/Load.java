@@ -3,6 +3,10 @@ package org.logstore.spark;
 import java.io.IOException;
 import java.net.URI;
 import java.net.URISyntaxException;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.Collections;
+import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -112,7 +116,18 @@ final class Load {
     if (!asked.isNarrow()) {
       return null;
     }
-    return splits().splits().stream().map(each -> new Selection(asked.wanted(), null)).toList();
+    List<Split> all = splits().splits();
+    List<Split> told = all.stream().filter(each -> each.blocks().length == 0).toList();
+    Iterator<BitSet> nodes = Collections.emptyIterator();
+    if (!asked.condition().isEmpty() && !told.isEmpty()) {
+      nodes = planner.select(given(), told, asked.condition()).iterator();
+    }
+    List<Selection> found = new ArrayList<>();
+    for (Split each : all) {
+      BitSet only = nodes.hasNext() && each.blocks().length == 0 ? nodes.next() : null;
+      found.add(new Selection(asked.wanted(), only));
+    }
+    return found;
   }
 
   /** Whether every entry is a row, or an error, whatever its values are. */

@@ -23,9 +23,11 @@ import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.StructType;
 import org.logstore.spark.columns.ColumnSpec;
 import org.logstore.spark.columns.ColumnSpec.Kind;
+import org.logstore.spark.columns.Mode;
 import org.logstore.spark.columns.StandardValues;
 import org.logstore.spark.log.Ids;
 import org.logstore.spark.log.Wanted;
+import org.logstore.spark.pushed.FieldCondition;
 import org.logstore.spark.pushed.IdCondition;
 
 /**
@@ -77,6 +79,10 @@ final class LogstoreScanBuilder
       told += ", pushed filters: " + pushed;
     }
     isFiltered = !left.isEmpty();
+    if (load.columns().mode() != Mode.FAILFAST) { // else a malformed entry might not be seen
+      asked = asked.with(FieldCondition.of(left, this::column));
+      told += asked.condition().isEmpty() ? "" : ", filters asked of nodes: " + left;
+    }
     return left.toArray(Predicate[]::new);
   }
 

@@ -26,6 +26,9 @@ final class SplitReader implements PartitionReader<ColumnarBatch> {
       taken = made::take;
     } else {
       Rows made = new Rows(how.columns(), how.checked(), how.mode(), partition.shown());
+      if (how.limit() >= 0) {
+        made.enough(how.limit());
+      }
       rows = made;
       taken = made::take;
     }
