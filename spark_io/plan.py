@@ -26,8 +26,9 @@ from typing import Any, BinaryIO, TypeAlias
 from logstore import __version__
 from logstore import format as fmt
 from logstore.errors import Error, OptionError
+from logstore.ids import MAX_ID, ZERO_ID
 from logstore.scan.snapshot_file import Split
-from logstore.spark_io import planning, spark_columns, spark_log, spark_options
+from logstore.spark_io import planning, pushed_conditions, spark_columns, spark_log, spark_options
 from logstore.spark_io.source import LogstoreSource, any_read
 from logstore.spark_io.spark_log import log
 from logstore.spark_io.stream_query import StreamQuery
@@ -86,6 +87,21 @@ def plan(request: Request) -> Answer:
     counting = bool(request.get("counting")) and options.fail_on_loss
     made = planning.plan(options, request["cores"], fields, hidden, counting=counting)
     return {"splits": [_split(each) for each in made.splits], "exact": made.exact}
+
+
+def select(request: Request) -> Answer:
+    """In which nodes of ``splits`` of a plan an entry may be for which ``condition`` is true: for
+    each split bits in base64, as `planning.possible_nodes` has them."""
+    asked = pushed_conditions.condition(request["condition"])
+    splits = [
+        Split(
+            each["store"], each["home"], bytes.fromhex(each["uuid"]), each["pin_id"],
+            each["offset"], each["size_bytes"], ZERO_ID, MAX_ID, 0, 0, 0,
+        )
+        for each in request["splits"]
+    ]  # fmt: skip
+    found = planning.possible_nodes(splits, asked)
+    return {"nodes": [base64.b64encode(each).decode() for each in found]}
 
 
 # -- streaming queries --------------------------------------------------------------------------
@@ -154,6 +170,7 @@ KINDS: dict[str, Callable[[Request], Answer]] = {
     "schema": schema,
     "columns": columns,
     "plan": plan,
+    "select": select,
     "stream": stream,
     "initial": initial,
     "available now": available_now,

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +23,17 @@ from logstore.api import arguments
 from logstore.api.opening import opened_of
 from logstore.api.scan import kept_by_all
 from logstore.api.store import Store, open_store
+from logstore.codec.node_list import read_item
 from logstore.engine.shm import process_identity
 from logstore.engine.shm.process_identity import Identity
 from logstore.errors import CorruptionError, GroupNotFoundError, OptionError, StreamNotFoundError
-from logstore.fs import LOCAL
+from logstore.fs import LOCAL, FileSystem
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
 from logstore.log.shipped import is_shipped
-from logstore.scan import split_plan
+from logstore.scan import snapshot_file, split_plan
 from logstore.scan.moment import KeptMoment
+from logstore.scan.node_skipping import NodeCondition, NodeSkipping
 from logstore.scan.snapshot_file import Split
 from logstore.scan.split_plan import Plan
 from logstore.schema.stream_schema import Schema, folded
@@ -233,6 +237,32 @@ def _make_plans(
                     found += made.splits
                     _log_plan(path, made, names, start, end)
     return found
+
+
+def possible_nodes(splits: Sequence[Split], condition: NodeCondition) -> list[bytes]:
+    """In which nodes of splits of stores in directories an entry may match: a bit for each node of
+    a split, from the lowest on; SnapshotExpiredError."""
+    found: list[bytes] = []
+    for (path, home), some in groupby(splits, attrgetter("store", "home")):
+        with open_store(path, create=False, background=False, readonly=home != path) as store:
+            engine = opened_of(store).engine()
+            skipping = NodeSkipping(engine, [condition])
+            found += [_possible(engine.fs, split, skipping) for split in some]
+    return found
+
+
+def _possible(fs: FileSystem, split: Split, skipping: NodeSkipping) -> bytes:
+    number, bits = 0, bytearray()
+    for (_, stream, *_), items in snapshot_file.read(fs, split):
+        positions, at = [], 0
+        while (one := read_item(items, at)) is not None:
+            item, at = one
+            positions.append(item.position)
+        bits += bytes((number + len(positions) + 7) // 8 - len(bits))
+        for place in skipping.possible(stream, positions):
+            bits[(number + place) // 8] |= 1 << (number + place) % 8
+        number += len(positions)
+    return bytes(bits)
 
 
 def _log_plan(

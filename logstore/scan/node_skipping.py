@@ -65,10 +65,14 @@ class NodeSkipping:
         """The items of a list of a stream's nodes, without those that are left out."""
         if not record.schema_at:  # nothing is told of its nodes
             return found.items()
-        stream = record.number
+        positions = found.positions()
+        wanted = self.possible(record.number, positions)
+        return found.items() if len(wanted) == len(positions) else found.picked(wanted)
+
+    def possible(self, stream: int, positions: Sequence[int]) -> list[int]:
+        """Which of a stream's nodes may match, by where they stand among ``positions``."""
         if stream != self._stream:
             self._stream, self._stretch = stream, _NO_STRETCH
-        positions = found.positions()
         wanted: list[int] = []
         above, upto, may = self._stretch
         for at, position in enumerate(positions):
@@ -78,7 +82,7 @@ class NodeSkipping:
                 wanted.append(at)
         self.looked_at += len(positions)
         self.skipped += len(positions) - len(wanted)
-        return found.items() if len(wanted) == len(positions) else found.picked(wanted)
+        return wanted
 
     def _may(self, position: int) -> bool:
         """Whether the node of a position may match, in a stretch that may."""

@@ -3,14 +3,24 @@ package org.logstore.spark;
 import java.io.IOException;
 import java.net.URI;
 import java.net.URISyntaxException;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.Collections;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.logstore.spark.columns.ColumnSpec;
+import org.logstore.spark.log.Selection;
 import org.logstore.spark.log.ShippedPlace;
+import org.logstore.spark.log.Split;
 import org.logstore.spark.plan.PlannedColumns;
 import org.logstore.spark.plan.PlannedSplits;
 import org.logstore.spark.plan.Planner;
@@ -24,6 +34,8 @@ final class Load {
   /** Schemes of Hadoop whose files cannot be read from a position on. */
   private static final Set<String> WITHOUT_POSITIONS = Set.of("ftp", "http", "https");
 
+  private static final int KEPT_QUERIES = 8;
+
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
   private final Planner planner = Planner.ofSession();
@@ -32,6 +44,7 @@ final class Load {
   private String whyPython;
   private PlannedColumns columns;
   private PlannedSplits splits;
+  private final Map<Asked, List<Part>> parts = new LinkedHashMap<>();
 
   Load(StructType schema, CaseInsensitiveStringMap options, String whyPython) {
     this.schema = schema;
@@ -76,6 +89,74 @@ final class Load {
       splits = planner.splits(given(), schema);
     }
     return splits;
+  }
+
+  /** What the tasks of a query read. */
+  synchronized List<Part> parts(Asked asked) {
+    List<Part> found = parts.get(asked);
+    if (found == null) {
+      found = limited(Parts.of(splits(), selections(asked), planner.cores()), asked.limit());
+      if (parts.size() >= KEPT_QUERIES) {
+        parts.remove(parts.keySet().iterator().next());
+      }
+      parts.put(asked, found);
+    }
+    return found;
+  }
+
+  /** How many nodes of the plan the tasks of a query do not look at. */
+  synchronized long skipped(Asked asked) {
+    List<Part> found = parts.get(asked); // there is none where it was not planned
+    long all = found == null ? 0 : splits.splits().stream().mapToLong(Split::nodes).sum();
+    return found == null ? 0 : all - found.stream().mapToLong(Part::nodes).sum();
+  }
+
+  /** What is read of each split; null: all. */
+  private List<Selection> selections(Asked asked) {
+    if (!asked.isNarrow()) {
+      return null;
+    }
+    List<Split> all = splits().splits();
+    List<Split> told = all.stream().filter(each -> each.blocks().length == 0).toList();
+    Iterator<BitSet> nodes = Collections.emptyIterator();
+    if (!asked.condition().isEmpty() && !told.isEmpty()) {
+      nodes = planner.select(given(), told, asked.condition()).iterator();
+    }
+    List<Selection> found = new ArrayList<>();
+    for (Split each : all) {
+      BitSet only = nodes.hasNext() && each.blocks().length == 0 ? nodes.next() : null;
+      found.add(new Selection(asked.wanted(), only));
+    }
+    return found;
+  }
+
+  /** Whether every entry is a row, or an error, whatever its values are. */
+  boolean givesEachEntry() {
+    PlannedColumns found = columns();
+    return found.failOnDataLoss() && found.checkedBeside(List.of()).isEmpty();
+  }
+
+  /** The first parts, which surely have enough rows. */
+  private List<Part> limited(List<Part> found, int limit) {
+    if (limit < 0 || !givesEachEntry()) {
+      return found;
+    }
+    long certain = 0;
+    int count = 0;
+    while (count < found.size() && certain < limit) {
+      certain += found.get(count++).certain();
+    }
+    return found.subList(0, count);
+  }
+
+  /** How a column of a number is read. */
+  ColumnSpec column(int number) {
+    return columns().columns().get(number);
+  }
+
+  /** A column of a number, as Spark has it. */
+  StructField field(int number) {
+    return schema.fields()[number];
   }
 
   /** The options as they were given. */

@@ -2,6 +2,7 @@ package org.logstore.spark;
 
 import java.util.List;
 import org.apache.spark.sql.connector.read.InputPartition;
+import org.logstore.spark.log.Selection;
 import org.logstore.spark.log.Split;
 import org.logstore.spark.plan.PlannedSplits;
 
@@ -10,14 +11,16 @@ import org.logstore.spark.plan.PlannedSplits;
  *
  * @param shown the store, without the secrets that a URI may have
  */
-record SplitPartition(Split split, String shown) implements InputPartition {
-  /** The tasks of a plan. */
+record SplitPartition(Split split, Selection selection, String shown) implements InputPartition {
+  /** The tasks of a plan of which all is read. */
   static InputPartition[] of(PlannedSplits planned) {
-    List<Split> splits = planned.splits();
-    InputPartition[] found = new InputPartition[splits.size()];
-    for (int at = 0; at < found.length; at++) {
-      found[at] = new SplitPartition(splits.get(at), planned.shown().get(at));
-    }
-    return found;
+    return of(Parts.of(planned, null, 1));
+  }
+
+  /** The tasks of some parts. */
+  static InputPartition[] of(List<Part> parts) {
+    return parts.stream()
+        .map(each -> new SplitPartition(each.split(), each.selection(), each.shown()))
+        .toArray(InputPartition[]::new);
   }
 }

@@ -17,30 +17,34 @@ import org.logstore.spark.plan.PlannedColumns;
  *
  * @param checked columns that no query wants, whose values must be of their types
  * @param hadoop Hadoop's settings, for stores at URIs
+ * @param limit after so many rows a task may stop; -1: after none
  */
 record SplitReaderFactory(
     ColumnSpec[] columns,
     ColumnSpec[] checked,
     Mode mode,
     boolean failOnDataLoss,
-    SerializableConfiguration hadoop)
+    SerializableConfiguration hadoop,
+    int limit)
     implements PartitionReaderFactory {
   /**
    * For the tasks of a load.
    *
    * @param kept the numbers of the columns that are read
    * @param isRemote whether splits are of a store at a URI
+   * @param limit after so many rows a task may stop; -1: after none
    */
-  static SplitReaderFactory of(Load load, List<Integer> kept, boolean isRemote) {
+  static SplitReaderFactory of(Load load, List<Integer> kept, boolean isRemote, int limit) {
     PlannedColumns planned = load.columns();
-    List<ColumnSpec> columns = kept.stream().map(planned.columns()::get).toList();
+    List<ColumnSpec> columns = kept.stream().map(load::column).toList();
     return new SplitReaderFactory(
         columns.toArray(ColumnSpec[]::new),
         planned.checkedBeside(columns).toArray(ColumnSpec[]::new),
         planned.mode(),
         planned.failOnDataLoss(),
         // Hadoop's settings are large: they go to tasks that need them.
-        new SerializableConfiguration(isRemote ? load.hadoop() : new Configuration(false)));
+        new SerializableConfiguration(isRemote ? load.hadoop() : new Configuration(false)),
+        limit);
   }
 
   /**

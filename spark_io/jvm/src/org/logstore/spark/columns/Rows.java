@@ -34,6 +34,7 @@ public final class Rows implements EntrySink {
   private final EntryText entry;
   private final boolean wantsPairs;
 
+  private int batchRows = BATCH_ROWS;
   private int capacity;
   private int rows;
   private long ms;
@@ -79,6 +80,11 @@ public final class Rows implements EntrySink {
     wantsPairs = standard.wantsPairs() || entry != null;
     batch = new ColumnarBatch(Arrays.copyOf(this.columns, columns.length, ColumnVector[].class));
     grow(BATCH_ROWS);
+  }
+
+  /** Says that so many rows of a batch are enough. */
+  public void enough(int most) {
+    batchRows = Math.max(1, Math.min(most, BATCH_ROWS));
   }
 
   @Override
@@ -196,7 +202,7 @@ public final class Rows implements EntrySink {
     if (isTaken || rows == 0) {
       return false;
     }
-    if (rows >= BATCH_ROWS) {
+    if (rows >= batchRows) {
       return true;
     }
     long bytes = 0;

@@ -7,9 +7,6 @@ import java.util.List;
 
 /** The columns that every entry has: its stream, its ID, and all of its pairs. */
 final class StandardColumns {
-  /** The last millisecond of the year 9999: a timestamp is no later one. */
-  private static final long TIMESTAMP_MS_MAX = 253_402_300_799_999L;
-
   private final ColumnSpec.Kind[] kinds;
   private final Column[] columns;
   private final PairsColumn[] pairs;
@@ -112,7 +109,7 @@ final class StandardColumns {
   }
 
   private static void timestamp(LongColumn column, int row, long ms) {
-    if (ms >= 0 && ms <= TIMESTAMP_MS_MAX) {
+    if (ms >= 0 && ms <= StandardValues.TIMESTAMP_MS_MAX) {
       column.put(row, ms * 1000);
     }
   }

@@ -61,12 +61,28 @@ final class NodeItem {
     return Layout.FRAME_HEAD_BYTES + sizeBytes;
   }
 
-  /** Whether no entry of it is outside of the interval. */
-  boolean isInside(Section section) {
+  /** Whether no entry of it is outside of what is wanted. */
+  boolean isInside(Section section, Ids wanted) {
     Id start = section.start();
     Id end = section.end();
     return !Id.below(ms, seq, start.ms(), start.seq())
-        && !Id.below(end.ms(), end.seq(), lastMs, lastSeq);
+        && !Id.below(end.ms(), end.seq(), lastMs, lastSeq)
+        && wanted.covers(first(), last());
+  }
+
+  /** Whether an entry of it may be wanted. */
+  boolean meets(Ids wanted) {
+    return wanted.meets(first(), last());
+  }
+
+  /** No entry of it has a smaller ID. */
+  Id first() {
+    return new Id(ms, seq);
+  }
+
+  /** No entry of it has a larger ID. */
+  Id last() {
+    return new Id(lastMs, lastSeq);
   }
 
   /**

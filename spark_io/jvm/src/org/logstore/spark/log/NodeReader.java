@@ -1,6 +1,7 @@
 package org.logstore.spark.log;
 
 import java.util.Arrays;
+import java.util.List;
 
 /**
  * Gives the live entries of a node that lie in an interval ({@code logstore/codec/_node.pxi}).
@@ -17,6 +18,8 @@ final class NodeReader {
 
   // The node.
   private Section range;
+  private Ids wanted;
+  private boolean isAllWanted;
   private long masterMs;
   private long masterSeq;
   private byte[] vectors = new byte[0];
@@ -32,16 +35,20 @@ final class NodeReader {
   private int ordinal;
   private long taken;
   private boolean beyond;
+  private int interval; // of what is wanted
 
   /**
    * Takes a node.
    *
+   * @param wanted the IDs of its stream that are wanted
    * @param items the list that the item, and its vector, are in
    * @param data the bytes that the listpack lies in, from one index to another
    */
-  void open(Section range, byte[] items, NodeItem item, byte[] data, int from, int to)
+  void open(Section range, Ids wanted, byte[] items, NodeItem item, byte[] data, int from, int to)
       throws Damage {
     this.range = range;
+    this.wanted = wanted;
+    isAllWanted = wanted.isAll();
     masterMs = item.ms;
     masterSeq = item.seq;
     vectors = items;
@@ -75,6 +82,7 @@ final class NodeReader {
     ordinal = -1;
     taken = 0;
     beyond = false;
+    interval = wanted.upFrom(masterMs, masterSeq);
   }
 
   /** How many entries were found. */
@@ -169,7 +177,24 @@ final class NodeReader {
     Id end = range.end();
     Id start = range.start();
     beyond = Id.below(end.ms(), end.seq(), ms, seq);
-    return !beyond && !Id.below(ms, seq, start.ms(), start.seq());
+    return !beyond
+        && !Id.below(ms, seq, start.ms(), start.seq())
+        && (isAllWanted || isWanted(ms, seq));
+  }
+
+  /** Whether an ID is wanted that is not below one that was asked before. */
+  private boolean isWanted(long ms, long seq) {
+    List<Ids.Interval> intervals = wanted.intervals();
+    while (interval < intervals.size()) {
+      Id end = intervals.get(interval).end();
+      if (!Id.below(end.ms(), end.seq(), ms, seq)) {
+        Id start = intervals.get(interval).start();
+        return !Id.below(ms, seq, start.ms(), start.seq());
+      }
+      interval++;
+    }
+    beyond = true;
+    return false;
   }
 
   private void readTail(int at, boolean same, int pairs) throws Damage {

@@ -231,6 +231,11 @@ final class SnapshotBlocks implements Closeable {
     return (int) crc.getValue();
   }
 
+  /** Where the next block begins. */
+  long offset() {
+    return offset;
+  }
+
   /** Stream and interval of the block. */
   Section section() {
     return section;

@@ -36,6 +36,26 @@ public record Split(
     byte[] blocks,
     List<ShippedObject> objects)
     implements Serializable {
+  /** A part of it, by byte range, with as many nodes and entries as may be in it. */
+  public Split part(long partOffset, long partEnd) {
+    return new Split(
+        store,
+        home,
+        uuid,
+        pinId,
+        partOffset,
+        partEnd - partOffset,
+        firstMs,
+        firstSeq,
+        lastMs,
+        lastSeq,
+        nodes,
+        entries,
+        dataBytes,
+        blocks,
+        objects);
+  }
+
   /**
    * A file of a shipped store.
    *

@@ -8,7 +8,7 @@ import org.logstore.spark.LogstoreException;
  * The entries of a split, in the order of the plan ({@code logstore.scan.split_reads.batches}).
  *
  * <p>Every node that is read is checked by its frame's CRC, stream and master ID; where only the
- * number of entries is asked for, only nodes at the ends of the interval are read. There are never
+ * number of entries is asked for, only nodes at the ends of intervals are read. There are never
  * fewer entries without an error, or without a loss that is logged at the end. The pin is renewed
  * meanwhile.
  *
@@ -20,6 +20,7 @@ public final class SplitEntries implements Closeable {
   private static final int AT_ONCE_BYTES = 256 << 10;
 
   private final Split split;
+  private final Selection selection;
   private final Losses losses;
   private final Lease lease; // null of a store at a URI, which has no pins
   private final SnapshotBlocks blocks;
@@ -28,6 +29,8 @@ public final class SplitEntries implements Closeable {
   private final NodeItem item = new NodeItem();
 
   private boolean inBlock;
+  private Ids wanted = Ids.ALL; // of the block's stream
+  private int node; // the number in the split of the one that is next
   private int at; // in the block
   private int lostUpto; // where in the block the last node ends that was lost
   private boolean inNode; // a large node of which entries are still to be given
@@ -35,9 +38,16 @@ public final class SplitEntries implements Closeable {
   private long nodes;
   private boolean closed;
 
-  /** Opens a split; SnapshotExpiredError if its pin is over. */
+  /** Opens a split to read all of it; SnapshotExpiredError if its pin is over. */
   public SplitEntries(Split split, boolean failOnDataLoss, Configuration hadoop) {
+    this(split, Selection.ALL, failOnDataLoss, hadoop);
+  }
+
+  /** Opens a split to read some of it; SnapshotExpiredError if its pin is over. */
+  public SplitEntries(
+      Split split, Selection selection, boolean failOnDataLoss, Configuration hadoop) {
     this.split = split;
+    this.selection = selection;
     losses = new Losses(!failOnDataLoss);
     boolean isShipped = split.blocks().length > 0;
     PinFile pin = isShipped ? null : new PinFile(split.home(), split.pinId());
@@ -80,6 +90,7 @@ public final class SplitEntries implements Closeable {
         }
         at = blocks.itemsAt();
         lostUpto = -1;
+        wanted = selection.wanted().of(blocks.section().name());
         sink.stream(blocks.section().name());
       } else if (sink.isFull() && !losses.isPending()) {
         return true;
@@ -119,10 +130,14 @@ public final class SplitEntries implements Closeable {
     if (lease != null) {
       lease.keep();
     }
+    if (!selection.has(node++) || !item.meets(wanted)) {
+      at = item.after;
+      return;
+    }
     if (losses.isPending() && at != lostUpto) {
       losses.check(); // no more can be beside it
     }
-    if (counts && item.isInside(blocks.section())) {
+    if (counts && item.isInside(blocks.section(), wanted)) {
       counted = item.live;
     } else {
       readNode(sink, counts);
@@ -134,7 +149,8 @@ public final class SplitEntries implements Closeable {
     int rows = sink.rows();
     try {
       bytes.find(item, blocks.section(), blocks.body(), at);
-      reader.open(blocks.section(), blocks.body(), item, bytes.data(), bytes.from(), bytes.to());
+      reader.open(
+          blocks.section(), wanted, blocks.body(), item, bytes.data(), bytes.from(), bytes.to());
       nodes++;
       boolean isLarge = bytes.to() - bytes.from() > AT_ONCE_BYTES;
       if (counts || isLarge) {

@@ -1,16 +1,23 @@
 package org.logstore.spark.plan;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.BitSet;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.logstore.spark.LogstoreException;
+import org.logstore.spark.log.Split;
 
 /**
  * Asks the session's Python what a query reads.
@@ -47,6 +54,11 @@ public final class Planner {
   /** The planner of the session that is active in this thread. */
   public static Planner ofSession() {
     return new Planner(SparkSession.active());
+  }
+
+  /** How many tasks run at once. */
+  public int cores() {
+    return cores;
   }
 
   private static long number(SparkSession session, String key, String standard, long least) {
@@ -99,6 +111,39 @@ public final class Planner {
   /** The splits of a new plan, pinned, of a batch with the columns of a schema. */
   public PlannedSplits splits(Map<String, String> options, StructType schema) {
     return PlannedSplits.of(ask(request("plan", options).put("schema", schema.json())));
+  }
+
+  /**
+   * In which nodes of splits an entry may be for which a condition is true, by their numbers.
+   *
+   * @param splits of stores in directories
+   */
+  public List<BitSet> select(Map<String, String> options, List<Split> splits, String condition) {
+    ObjectNode request = request("select", options);
+    try {
+      request.set("condition", JSON.readTree(condition));
+    } catch (JsonProcessingException impossible) {
+      throw new IllegalArgumentException(impossible);
+    }
+    ArrayNode told = request.putArray("splits");
+    for (Split each : splits) {
+      told.addObject()
+          .put("store", each.store())
+          .put("home", each.home())
+          .put("uuid", HexFormat.of().formatHex(each.uuid()))
+          .put("pin_id", each.pinId())
+          .put("offset", each.offset())
+          .put("size_bytes", each.sizeBytes());
+    }
+    List<BitSet> found = new ArrayList<>();
+    for (JsonNode each : ask(request).path("nodes")) {
+      found.add(BitSet.valueOf(Base64.getDecoder().decode(each.asText())));
+    }
+    if (found.size() != splits.size()) {
+      throw new LogstoreException(
+          "Error", "the planner told of other splits than it was asked for");
+    }
+    return found;
   }
 
   /** A request of a kind, with the options as Spark has them. */
