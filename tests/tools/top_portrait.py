@@ -37,8 +37,8 @@ DARK: tuple[Any, ...] = ((16, 21, 28), (222, 228, 235), [
 ])  # fmt: skip
 # Without the fonts that rich fetches from elsewhere: a picture of a page may fetch nothing.
 _FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono"
-FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
-FORMAT = FORMAT.replace("Fira Code", _FONTS)
+_WITHOUT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+FORMAT = _WITHOUT.replace("Fira Code", _FONTS)
 EDGES = ("rgba(255,255,255,0.35)", "rgba(128,128,128,0.45)")  # of the window: seen on white, too
 
 
