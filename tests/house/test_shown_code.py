@@ -93,6 +93,7 @@ OTHER_DOTTED = {
 }
 # Keywords of other things: options of mkfs, of units and of the environment.
 OF_OTHERS = {
+    "SuccessExitStatus",
     *("OnFailure", "PYTHONMALLOC", "ProcSubset", "Restart", "SystemMaxUse", "TERM", "TIMES"),
     *("After", "Type", "UMask", "data", "db", "delay", "failOnDataLoss", "idColumn"),
 }
