@@ -66,6 +66,7 @@ def fill(folder: Path) -> None:
             for at, ms in enumerate(FAR_MS):
                 far.add({"n": at}, id=f"{ms}-{2**64 - 1}")
             store[ODD].add_many(({"n": at, "v": "x"} for at in range(10)), batch=3)
+            store["single"].add({"n": 1}, id=f"{BEGIN_MS - 9}-0")
             store["gone"].add({"n": 1})
             store["gone"].trim(max_entries=0, approximate=False)
 
@@ -114,7 +115,9 @@ class Filters:
     def of_id(self, name: str) -> str:
         """A literal for one of the columns of IDs and streams."""
         draw = self.draw
-        ms = draw.choice((*FAR_MS[:5], *[BEGIN_MS + draw.randrange(-900, 41000) for _ in range(9)]))
+        near = [BEGIN_MS + draw.randrange(-900, 41000) for _ in range(3)]
+        there = [BEGIN_MS + draw.randrange(ENTRIES // 3) * 500 for _ in range(6)]
+        ms = draw.choice((*FAR_MS[:5], *near, *there))
         seq = draw.choice((0, 1, 2, 2**64 - 1))
         if name == "ms":
             return draw.choice((f"{ms}L", f"{ms}L", f"{ms}", f"{ms}.5", "-1"))
@@ -221,7 +224,7 @@ class Driver:
         some = ["true", f"ms >= {BEGIN_MS + 3000}", "stream = 'laps'", "stream = 'gone'"]
         some += [ids.test_of_id() for _ in range(4)]
         found: dict[str, Any] = {"wrong": [], "without_tasks": []}
-        loads: list[dict[str, str]] = [{}, {"streams": "laps,gone"}, {"mode": "DROPMALFORMED"}]
+        loads: list[dict[str, str]] = [{}, {"streams": "laps,gone,single"}, {"mode": "DROPMALFORMED"}]
         for options in loads:
             self.tables(**options)
             for functions in (

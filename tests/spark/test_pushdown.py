@@ -58,10 +58,10 @@ def test_aggregates_need_no_task_where_the_plan_knows_them(answers: dict[str, An
     both = ["count(*)"], ["stream, count(*)"]
     assert answers["aggregates"]["without_tasks"] == [
         *both,
-        ["count(*)", "laps,gone"],
-        [least_and_most, "laps,gone"],
-        ["stream, count(*)", "laps,gone"],
-        ["stream, max(ts), min(id_key)", "laps,gone"],
+        ["count(*)", "laps,gone,single"],
+        [least_and_most, "laps,gone,single"],
+        ["stream, count(*)", "laps,gone,single"],
+        ["stream, max(ts), min(id_key)", "laps,gone,single"],
     ]
 
 
