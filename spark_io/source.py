@@ -105,7 +105,7 @@ class LogstoreSource(DataSource):
 
     def given_for(self, schema: Any) -> dict[str, str]:
         """The options of a batch read, unchecked; of a table those that are kept in its schema."""
-        return spark_options.of_load(self.given, spark_columns.table_options(schema))
+        return spark_options.of_load(self.given, spark_columns.table_options(schema or ()))
 
     def _check_reader(self, parsed: SourceOptions) -> None:
         """OptionError if the reader in the JVM is to read: it would not have asked this source."""

@@ -143,7 +143,7 @@ def test_a_schema_that_refuses_what_was_taken_is_asked_for(
         refused = invoke(*set_it)
         assert refused.exit_code == 2
         said = " ".join(refused.output.split())
-        assert f"that were taken so far? {why}. Nobody can be asked here: give --yes" in said
+        assert f"that were taken so far? {why}. There is no terminal to ask on: give --yes" in said
         assert before in run("schema", "show", tmp_path / "store", "s", "--json")
     run(*set_it, *(["--yes"] if why else []))
     assert json.loads(run("schema", "show", tmp_path / "store", "s", "--json"))["schema"] == after

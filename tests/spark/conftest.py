@@ -43,8 +43,9 @@ def reader(request: pytest.FixtureRequest) -> Iterator[str]:
     chosen: str = getattr(request, "param", "")
     if chosen == "jvm":
         require_jar()
-    if chosen:
-        request.getfixturevalue("spark").conf.set(READER, chosen)
+    if chosen:  # the reader in the JVM hands on what it does not do, such as tables
+        setting = "auto" if chosen == "jvm" else chosen
+        request.getfixturevalue("spark").conf.set(READER, setting)
     yield chosen
     if chosen:
         request.getfixturevalue("spark").conf.unset(READER)

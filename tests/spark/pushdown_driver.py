@@ -224,7 +224,11 @@ class Driver:
         some = ["true", f"ms >= {BEGIN_MS + 3000}", "stream = 'laps'", "stream = 'gone'"]
         some += [ids.test_of_id() for _ in range(4)]
         found: dict[str, Any] = {"wrong": [], "without_tasks": []}
-        loads: list[dict[str, str]] = [{}, {"streams": "laps,gone,single"}, {"mode": "DROPMALFORMED"}]
+        loads: list[dict[str, str]] = [
+            {},
+            {"streams": "laps,gone,single"},
+            {"mode": "DROPMALFORMED"},
+        ]
         for options in loads:
             self.tables(**options)
             for functions in (

@@ -239,7 +239,7 @@ def test_a_write_has_the_one_text_of_each_value(spark: Any, path: Path) -> None:
     [
         (
             "SELECT if(id = 25000, 'warm', string(id)) AS temp FROM range(0, 30000, 1, 1)",
-            "row 25000: column 'temp' is double: b'warm' is no number; give it a value such as",
+            "row 25000: column 'temp' is double: 'warm' is no number; give it a value such as",
         ),
         ("SELECT 'x' AS store", "column 'temp' is missing"),
         ("SELECT 1 AS temp, 2 AS hum", "there is no column 'hum', only 'temp', 'store'"),
@@ -320,7 +320,7 @@ def test_a_schema_that_is_set_while_a_query_writes(spark: Any, path: Path, tmp_p
         query.processAllAvailable()
         assert values() == [b"1e1", b"10"]
         given("2", "warm")
-        with pytest.raises(Exception, match="column 'temp' is double: b'warm' is no number"):
+        with pytest.raises(Exception, match="column 'temp' is double: 'warm' is no number"):
             query.processAllAvailable()
     finally:
         query.stop()

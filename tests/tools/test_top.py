@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import logstore
 from logstore.tools.command_options import reading
-from logstore.tools.command_output import cell_len
+from logstore.tools.text_tables import cell_len
 from logstore.tools.views import keyboard, store_samples
 from logstore.tools.views.store_samples import ACKS, ADDS, WHOLE, Watch
 from logstore.tools.views.stream_page import page_of

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 from logstore.errors import InputLineError, InvalidIDError
-from logstore.tools.interchange import decimal_commas, text_lines
+from logstore.tools.interchange import text_lines
 from logstore.tools.interchange.text_rows import Block, ImportRow, RowIDs, id_place
 from logstore.tuples import NamedTuple
 
@@ -68,6 +68,7 @@ class CellBlock(NamedTuple):
         """The rows as they are stored; ``commas``: the fields whose numbers have a decimal comma.
         UsageError if one cannot be."""
         from logstore.codec import codec
+        from logstore.tools.interchange import decimal_commas
 
         names: list[bytes] = []
         columns: list[Any] = []

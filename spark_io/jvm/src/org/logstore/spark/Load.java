@@ -44,6 +44,7 @@ final class Load {
   private String whyPython;
   private PlannedColumns columns;
   private PlannedSplits splits;
+  private PythonSource python;
   private final Map<Asked, List<Part>> parts = new LinkedHashMap<>();
 
   Load(StructType schema, CaseInsensitiveStringMap options, String whyPython) {
@@ -157,6 +158,14 @@ final class Load {
   /** A column of a number, as Spark has it. */
   StructField field(int number) {
     return schema.fields()[number];
+  }
+
+  /** The Python source of this load: it keeps what it planned, as the load does. */
+  synchronized PythonSource python() {
+    if (python == null) {
+      python = new PythonSource();
+    }
+    return python;
   }
 
   /** The options as they were given. */

@@ -13,7 +13,7 @@ final class PythonScan implements Scan {
   private final String why;
 
   PythonScan(Load load, String why) {
-    scan = new PythonSource().scan(load.schema(), load.options());
+    scan = load.python().scan(load.schema(), load.options());
     this.why = why;
   }
 
