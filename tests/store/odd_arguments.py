@@ -101,7 +101,7 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
         "trim": {"max_entries": 1}, "set_id": {"last_id": "9-9"}, "configure": {},
         "group": {"name": "h"},
         "get": {"id": "1-1"}, "__getitem__": {"id": "1-1"}, "__contains__": {"id": "1-1"},
-        "count": {}, "range": {}, "read": {"after": "0"}, "follow": {"after": "0", "timeout": 0},
+        "count": {}, "describe": {}, "range": {}, "read": {"after": "0"}, "follow": {"after": "0", "timeout": 0},
         "latest": {"key": "k"},
         "info_full": {}, "dump": {},
     }),
