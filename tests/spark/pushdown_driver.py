@@ -71,6 +71,14 @@ def fill(folder: Path) -> None:
             store["gone"].trim(max_entries=0, approximate=False)
 
 
+# Between two milliseconds, at one, and at one of its ends.
+EDGES = [
+    f"ts {sign} timestamp_micros({(BEGIN_MS + 500) * 1000 + more})"
+    for sign in ("<", "<=", "=", ">", ">=", "!=")
+    for more in (0, 1)
+]
+
+
 class Filters:
     """Draws conditions."""
 
@@ -201,7 +209,9 @@ class Driver:
             "dropped": {"mode": "DROPMALFORMED", "minPartitions": "7"},
         }
         return {
-            name: self.differing([drawn.condition() for _ in range(FILTERS // 3)], **each)
+            name: self.differing(
+                [*EDGES, *(drawn.condition() for _ in range(FILTERS // 3))], **each
+            )
             for name, each in loads.items()
         }
 
@@ -343,6 +353,8 @@ def main(folder: str, *names: str) -> None:
     fill(path)
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {shlex.quote(jar())} pyspark-shell"
     spark = next(conftest.spark.__wrapped__())  # type: ignore[attr-defined]
+    # Spark asks the least and most of what it keeps in memory, and loses NaN by that.
+    spark.conf.set("spark.sql.inMemoryColumnarStorage.partitionPruning", "false")
     driver = Driver(path, spark)
     found: dict[str, Any] = {"version": spark.version}
     for check in CHECKS:
