@@ -172,7 +172,7 @@ def any_read(given: dict[str, str]) -> SourceOptions:
 
 
 def _parsed_read(given: dict[str, str]) -> SourceOptions:
-    if not given:
+    if not given.keys() - {"reader"}:  # which a session may say, too
         raise OptionError(
             "no options: give at least 'path' and 'stream'. (Of a table that was created with "
             "columns of its own Spark hands none over: create a temporary view instead)"

@@ -21,6 +21,7 @@ from logstore.api.arguments import ANY_ID, AddOptions, RowOptions
 from logstore.api.entry import DeleteOutcome, Entry, IDRuns, collect, entry_maker, outcomes
 from logstore.api.opening import PLAIN_MAX_ROWS, OpenStore
 from logstore.codec import GivenIDs, Row, RowBatch
+from logstore.engine.reading.reader_loading import MISS
 from logstore.engine.streams import read, removal
 from logstore.errors import EntryTypeError, Error, OptionError, SchemaError, UsageError
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
@@ -54,16 +55,26 @@ class StreamEntries(Generic[T]):
         self._typed: TypedValues | None = None  # by the schema that the stream had at the last look
 
     @property
-    def _values(self) -> Values | TypedValues | None:
-        """How values are written and read: by the schema that the stream has now, or a codec."""
-        return self._by_schema
-
-    @property
     def _by_schema(self) -> TypedValues | None:
-        typed, at = self._typed, self._opened.schema_at(self._name)
+        """How values are written and read, by the schema that the stream has now."""
+        # What a call takes counts here: each read asks.
+        typed, engine = self._typed, self._opened.live().engine
+        reader = engine.reader
+        at = MISS if reader is None else reader.schema_at(self._name)
+        if at is MISS:
+            at = read.schema_at(engine, self._name)
         if typed is None:
             return self._looked_up() if at else None
         return typed if typed.schema_at == at else self._looked_up()
+
+    # The same, or by a codec, in a handle that has one: no call more, as each read asks.
+    if TYPE_CHECKING:
+
+        @property
+        def _values(self) -> Values | TypedValues | None: ...
+
+    else:
+        _values = _by_schema
 
     def _looked_up(self) -> TypedValues | None:
         """Look the schema up, at one moment."""
@@ -131,7 +142,7 @@ class StreamEntries(Generic[T]):
         """
         opened, values = self._opened, self._values
         maker = entry_maker(opened.encoding) if values is None else values.maker
-        found: Entry[T] | None = read.get(opened.engine(), self._name, parse_id(id), maker)
+        found: Entry[T] | None = read.get(opened.live().engine, self._name, parse_id(id), maker)
         return found
 
     def __getitem__(self, id: IDLike) -> Entry[T]:
