@@ -234,7 +234,7 @@ def _questions(bench: Bench) -> list[Result]:
 def _lookups(stream: Any, log_bytes: int) -> Sample:
     """What is read to find the rows of a text in the midst, with the statistics."""
     middle = (stream.first.id.ms + stream.last.id.ms) // 2
-    device = next(iter(stream.range(middle, count=1)))["device"]
+    device = next(iter(stream.range((middle, 0), count=1)))["device"]
     stream._opened.engine().statistics.clear()
     before = _read_bytes()
     assert sum(1 for _ in stream.range(where=f"device = '{device}'"))
