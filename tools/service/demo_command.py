@@ -77,9 +77,13 @@ def run(output: Output, *, keep: bool, length: timedelta | None, browser: bool) 
 def _ended_by_signals(ending: threading.Event) -> Iterator[None]:
     """SIGTERM and SIGHUP interrupt the block as Ctrl-C does, once: the end is not to be cut off."""
 
+    came = False
+
     def end(*_: object) -> None:
-        if not ending.is_set():
-            ending.set()
+        # It may come while this thread waits for the event and has its lock: only look at it here.
+        nonlocal came
+        if not (came or ending.is_set()):
+            came = True
             raise KeyboardInterrupt
 
     numbers = (signal.SIGINT, *ENDING)

@@ -21,8 +21,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import logstore
@@ -212,11 +214,15 @@ def main(given: list[str]) -> int:
     """Run a part until it is stopped; the exit code."""
     part, path, parent = given
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    # A signal may come while this thread waits for the event and has its lock, so another sets it.
+    asked: SimpleQueue[None] = SimpleQueue()
+    signal.signal(signal.SIGTERM, lambda *_: asked.put(None))
 
     def watch() -> None:
         while os.getppid() == int(parent):
-            time.sleep(PARENT_LOOK_S)
+            with suppress(Empty):
+                asked.get(timeout=PARENT_LOOK_S)
+                stop.set()
         stop.set()
 
     threading.Thread(target=watch, daemon=True).start()
