@@ -75,7 +75,7 @@ def numbers(path: Path, **options: Any) -> list[int]:
 def test_a_job_says_which_ids_are_damaged(spark: Any, path: Path) -> None:
     frame = load(spark, path)
     with pytest.raises(Exception, match="CorruptFrameError") as raised:
-        frame.count()
+        frame.collect()  # a count alone may be the plan's, which reads no node
     assert f"entries from {FIRST}-0 to {LAST}-0, 12 at most in 3 nodes, cannot" in str(raised.value)
     assert "stream 'x', segment 2, offset" in str(raised.value)
     assert load(spark, path, endId=f"{FIRST - 1}-0").count() == FIRST - 1
