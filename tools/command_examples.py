@@ -49,6 +49,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "schema show": ("logstore schema show events race:france",),
     "schema infer": ("logstore schema infer events race:france",),
+    "schema describe": ("logstore schema describe events race:france",),
     "schema set": ("logstore schema set events race:france 'rider string, speed double?'",),
     "schema drop": ("logstore schema drop events race:france --yes",),
     "delete": (

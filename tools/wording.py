@@ -154,6 +154,7 @@ PHRASES = {
     "is a timedelta (how long ago), an aware datetime, a date, or text such as ": (
         "is a text such as "
     ),
+    "set one with configure(schema=...)": "set one with 'logstore schema set'",
     "; IDs are given as start and end": "; IDs are given as START and END",
     "or to= a stream for this entry": "or --to a stream for this entry",
     ", or name the types with schema=": "",

@@ -112,6 +112,7 @@ class Faults:
     def __init__(self) -> None:
         self.met: list[str] = []  # by what they do, in order
         self.counting = False
+        self.only = ""  # the one kind of call that is counted
         self.at = 0  # 0: never
         self.nth = 0  # of the kinds in which such a call may fail
         self.full = False
@@ -119,7 +120,7 @@ class Faults:
 
     def fault(self, what: str, where: object) -> Kind | None:
         """How a call is to fail, if it is."""
-        if not self.counting:
+        if not self.counting or what != (self.only or what):
             return None
         self.met.append(what)
         if not self.at or len(self.met) < self.at:

@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+import logstore
+from logstore.errors import CommittedError
 from tests import figures, seeds
 from tests.crash.states import groupscripts, recoveries, scripts
 from tests.crash.states.workload import Workload
@@ -122,3 +124,33 @@ def _try(trial: Trial, path: Path, faults: Faults) -> None:
         trial.outcome.broken += 1
         exc.add_note(f"LOGSTORE_FAULTS={trial.name!r} does it again; {faults.hits}")
         raise
+
+
+def test_a_lock_that_fails_says_whether_a_schema_counts(scratch: Path) -> None:
+    """A schema is decided in rounds, of which the last one commits: an error of an earlier one said
+    that the commit counts."""
+
+    def configured(at: int) -> tuple[int, BaseException | None, str | None]:
+        with faulty() as faults, logstore.open(scratch / str(at), background=False) as store:
+            store.stream("s").add({"v": "1"})
+            faults.only, faults.at, faults.counting = "lock", at, True
+            try:
+                store.stream("s").configure(schema="v binary")
+            except logstore.Error as exc:
+                error: BaseException | None = exc
+            else:
+                error = None
+            faults.counting = False
+            schema = store.stream("s").schema
+            return len(faults.met), error, None if schema is None else str(schema)
+
+    locks, error, schema = configured(0)
+    assert (error, schema) == (None, "v binary")
+    assert locks >= 4  # of two rounds at least
+    counted = 0
+    for at in range(1, locks + 1):
+        _, error, schema = configured(at)
+        assert error is not None
+        assert isinstance(error, CommittedError) == (schema is not None), error
+        counted += schema is not None
+    assert counted == 1

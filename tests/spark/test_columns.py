@@ -177,13 +177,13 @@ def test_fields_that_differ_by_case_are_told_apart(load: Load) -> None:
 
 
 def test_columns_do_not_depend_on_the_entries(
-    load: Load, path: Path, caplog: pytest.LogCaptureFixture
+    load: Load, path: Path, reader: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The check of the case was by the first and last entries: a job failed on the day when those
     had the other case only. The log tells of it, and the job goes on."""
     from tests.spark.stores import rows as rows_here
 
-    name = "renamed"
+    name = f"renamed for {reader}"
     schema = "NAME string, n int"
     with make_store(path) as store:
         store[name].add({"NAME": "a", "n": 1}, id="1-0")
@@ -195,32 +195,35 @@ def test_columns_do_not_depend_on_the_entries(
         store[name].add({"name": "b", "n": 2}, id="2-0")
     assert [tuple(row) for row in load(name, schema).collect()] == [(None, 2)]
     assert rows_here(schema, path=path, stream=name) == [(None, 2)]
-    assert "column 'NAME': entries of stream 'renamed' have a field 'name'" in caplog.text
+    assert f"column 'NAME': entries of stream '{name}' have a field 'name'" in caplog.text
     assert [tuple(row) for row in load(name, "name string, N int").collect()] == [("b", None)]
 
 
 ODD = ("", " ", "a.b", "a`b", "a b", "a,b", "a\0b", "a\nb", "\u00f6", "stream ", "_2", "x" * 300)
 
 
-def test_odd_names_of_fields_are_columns_and_harm_no_other(load: Load, path: Path) -> None:
+def test_odd_names_of_fields_are_columns_and_harm_no_other(
+    load: Load, path: Path, reader: str
+) -> None:
     """pandas writes CSV with a column without a name: every load with a schema failed."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     fields = {**{name: repr(name) for name in ODD}, "plain": "1"}
+    odd = f"odd for {reader}"
     with make_store(path) as store:
-        store["odd"].add({**fields, b"\xff": "raw"}, id="1-0")
-        store["odd"].add({"store": "Lyon", "ID": "2", "Fields": "3"}, id="2-0")
-    assert [row.plain for row in load("odd", "plain int").collect()] == [1, None]
+        store[odd].add({**fields, b"\xff": "raw"}, id="1-0")
+        store[odd].add({"store": "Lyon", "ID": "2", "Fields": "3"}, id="2-0")
+    assert [row.plain for row in load(odd, "plain int").collect()] == [1, None]
     for names in (ODD, ODD[:1]):
         schema = StructType([StructField(name, StringType()) for name in names])
-        first, second = load("odd", schema).collect()
+        first, second = load(odd, schema).collect()
         assert list(first) == [repr(name) for name in names]
         assert set(second) == {None}
-    assert load("odd", "`` string, `a``b` string, `a.b` string").where("`a.b` is not null").count()
-    whole = load("odd").orderBy("id_key").collect()
+    assert load(odd, "`` string, `a``b` string, `a.b` string").where("`a.b` is not null").count()
+    whole = load(odd).orderBy("id_key").collect()
     assert whole[0].fields == {**fields, "\ufffd": "raw"}
     assert whole[1].fields == {"store": "Lyon", "ID": "2", "Fields": "3"}
-    assert load("odd").selectExpr("fields['']", "fields['ID']").collect()[1] == (None, "2")
+    assert load(odd).selectExpr("fields['']", "fields['ID']").collect()[1] == (None, "2")
 
 
 def test_malformed_records(load: Load) -> None:
@@ -274,12 +277,15 @@ def _run(writer: Any) -> None:
         query.stop()
 
 
-def test_a_batch_in_which_the_first_repetition_comes_late(load: Load, path: Path) -> None:
+def test_a_batch_in_which_the_first_repetition_comes_late(
+    load: Load, path: Path, reader: str
+) -> None:
     """What is before it stays as it was."""
+    late = f"late for {reader}"
     with make_store(path) as store:
         plain = ((StreamID(n, 0), [("a", str(n))]) for n in range(1, 500))
         repeated = ((StreamID(n, 0), [("a", "x"), ("a", str(n))]) for n in range(500, 600))
-        store["late"].add_many(itertools.chain(plain, repeated), batch=100)
-    found = load("late").orderBy("id_key").collect()
+        store[late].add_many(itertools.chain(plain, repeated), batch=100)
+    found = load(late).orderBy("id_key").collect()
     assert [row.fields for row in found] == [{"a": str(n)} for n in range(1, 600)]
     assert [len(row.pairs) for row in found] == [1] * 499 + [2] * 100

@@ -36,9 +36,11 @@ def in_spark(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_a_write_of_spark_is_the_stream_again(spark: Any, path: Path, kind: str) -> None:
+def test_a_write_of_spark_is_the_stream_again(
+    spark: Any, path: Path, tmp_path: Path, kind: str
+) -> None:
     """Types, edges and nulls, by the schema of the stream."""
-    again = path.parent / "again"
+    again = tmp_path / "again"
     with logstore.open(again) as store:
         store.stream(plain(kind)).configure(schema=f"v {kind}?, n int")
     frame = spark.read.format("logstore").option("stream", plain(kind)).load(str(path))

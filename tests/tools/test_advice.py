@@ -108,6 +108,10 @@ NOT_MET_MESSAGES = {
         "the stream has a schema, which says how its values are written: leave codec out, or drop "
         "the schema with configure(schema=None)"
     ),
+    (
+        "this handle has the codec {}, which says how values are written: set the schema with "
+        "store.stream(name), without codec="
+    ),
     "entries_added must be positive",
     "The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
     "The ID specified in XSETID is smaller than current max_deleted_entry_id",

@@ -58,7 +58,7 @@ def test_info_and_du_tell_the_log_in_the_same_lines(empty: Path) -> None:
 def test_top_tells_of_compactions_since_the_store_is_open(empty: Path) -> None:
     with logstore.open(empty, background=False) as opened:
         opened.stream("s").add({"a": "1"})
-    assert "no compaction since it is open" in ok("top", empty, "--interval", "100ms")
+    assert "not since it is open" in ok("top", empty, "--interval", "100ms")
     ok("compact", empty)
     assert "never" not in ok("top", empty, "--interval", "100ms")
 

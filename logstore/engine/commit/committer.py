@@ -220,15 +220,7 @@ class Committer:
             if not isinstance(request.error, CommittedError):
                 request.error = exc  # refused and interrupted: nothing happened
         elif request.done and request.error is None:
-            if isinstance(exc, KeyboardInterrupt):
-                request.error = CommittedInterrupt("interrupted; the commit counts")
-            elif not isinstance(exc, Exception):
-                request.error = exc
-            else:
-                request.error = CommittedError(
-                    f"the commit counts, do not repeat it; then: {exc!r}"
-                )
-            request.error.__cause__ = None if request.error is exc else exc
+            request.error = _behind(request, exc)
 
     def _rescue_leader(self, request: Request, exc: BaseException) -> None:
         batch = self.queue.batch
@@ -281,6 +273,19 @@ class Committer:
             self._rescue_leader(request, exc)
             return False
         return not request.done and self.queue.wait(request)
+
+
+def _behind(request: Request, exc: BaseException) -> BaseException:
+    """The error of a request that is done, and then this came: does it count?"""
+    counts: BaseException
+    if isinstance(exc, KeyboardInterrupt):
+        counts = CommittedInterrupt("interrupted; the commit counts")
+    elif not isinstance(exc, Exception) or not request.wrote:
+        return exc  # there is nothing of it that could count
+    else:
+        counts = CommittedError(f"the commit counts, do not repeat it; then: {exc!r}")
+    counts.__cause__ = exc
+    return counts
 
 
 __all__ = ["Batch", "Committer", "NotFree", "Op", "Request", "ready_locked"]

@@ -59,6 +59,7 @@ class Request:
     dead: Sequence[Any] = ()  # what the operation dead-lettered
     taken = False  # part of a batch
     done = False
+    wrote = False  # it appended frames; without them it changed nothing
     at_once = False  # it waits for no thread, no process and no disk: ``NotFree``
     turn: Any = None  # a lock to wait on, if another thread leads
     grows = False  # it may add to the store: refused where the space set aside was given up
@@ -261,6 +262,7 @@ def _decide(engine: Engine, batch: Batch, txn: WriteTxn, words: LogWords) -> int
         try:
             request.result = request.op(txn, *request.args)
             request.dead = txn.dead_lettered[dead:]
+            request.wrote = buffer.end != before
         except SegmentTooFull:
             return ROLL
         except Exception as exc:  # noqa: BLE001  the caller of this request gets it, the others go on

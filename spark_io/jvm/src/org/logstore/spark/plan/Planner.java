@@ -157,9 +157,19 @@ public final class Planner {
     return made.put("cores", cores).put("log_level", logLevel);
   }
 
-  /** The answer to a request; a LogstoreException for an error, or if there is none. */
+  /**
+   * The answer to a request; a LogstoreException for an error, or if there is none. A process that
+   * ends without an answer is followed by another one, once.
+   */
   public JsonNode ask(ObjectNode request) {
     JsonNode answer = process().ask(request, limit);
+    if (answer == null) { // killed before it was asked, perhaps: that is noticed a moment later
+      PlannerProcess another = process();
+      answer = another.ask(request, limit);
+      if (answer == null) {
+        throw another.ended();
+      }
+    }
     JsonNode error = answer.get("error");
     if (error != null) {
       throw new LogstoreException(

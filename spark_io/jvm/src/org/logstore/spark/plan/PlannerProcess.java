@@ -78,10 +78,22 @@ final class PlannerProcess {
 
   /** The first line, which it says by itself. */
   synchronized JsonNode hello(Duration limit) {
-    return answer(0, limit);
+    JsonNode said = answer(0, limit);
+    if (said == null) {
+      throw ended();
+    }
+    return said;
   }
 
-  /** The answer to a request; a LogstoreException if there is none within the limit. */
+  /** What tells that it ended without an answer. */
+  LogstoreException ended() {
+    return failed("ended" + exitCode(), ": " + PlannerPython.ADVICE);
+  }
+
+  /**
+   * The answer to a request, null if the process ends without one; a LogstoreException if there is
+   * none within the limit.
+   */
   synchronized JsonNode ask(ObjectNode request, Duration limit) {
     request.put("id", ++asked);
     try {
@@ -113,7 +125,9 @@ final class PlannerProcess {
       }
       if (line == END) {
         answers.add(END); // for whoever asks next
-        throw failed("ended" + exitCode(), ": " + PlannerPython.ADVICE);
+        end();
+        exitCode(); // from here on it is known not to be alive
+        return null;
       }
       JsonNode found = parsed(line);
       long number = found.path("id").asLong(0);
