@@ -10,6 +10,7 @@ the disk does not fill. Anywhere else: logstore restore s3://bucket/sensors/42 h
 from __future__ import annotations
 
 import math
+import queue
 import signal
 import sys
 import threading
@@ -41,17 +42,24 @@ def ship(store: logstore.Store[str], uri: str, stop: threading.Event) -> None:
 def main(path: str, uri: str) -> None:
     """Measure until SIGTERM or Ctrl-C."""
     stop = threading.Event()
+    # A handler that set the event could wait for ever for this thread; a put waits for nobody.
+    asked: queue.SimpleQueue[None] = queue.SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: asked.put(None))
     with logstore.open(path, encoding="utf-8") as store:
         readings = store.stream("readings")
         readings.configure(max_bytes=1 << 30, max_age=timedelta(days=90))  # of a small disk
         shipping = threading.Thread(target=ship, args=(store, uri, stop))
         shipping.start()
         count = len(readings)
-        while not stop.wait(EVERY.total_seconds()):
-            readings.add(measure(count))
-            count += 1
+        while True:
+            try:
+                asked.get(timeout=EVERY.total_seconds())
+                break
+            except queue.Empty:
+                readings.add(measure(count))
+                count += 1
+        stop.set()
         shipping.join()
 
 

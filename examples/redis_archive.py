@@ -9,6 +9,7 @@ may be stopped and killed: the follower goes on where it was, and no entry is lo
 
 from __future__ import annotations
 
+import queue
 import signal
 import sys
 import threading
@@ -30,8 +31,11 @@ def tell(archive: logstore.Store[bytes]) -> None:
 def main(address: str, path: str, *patterns: str) -> None:
     """Follow until SIGTERM or Ctrl-C."""
     stop = threading.Event()
+    # A handler that set the event could wait for ever for this thread, which waits for the event.
+    asked: queue.SimpleQueue[None] = queue.SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: asked.put(None))
+    threading.Thread(target=lambda: (asked.get(), stop.set()), daemon=True).start()
     with logstore.open(path) as archive:
         report = Report()
         follow(

@@ -354,29 +354,14 @@ def copying(path: Path) -> Store[bytes]:
 
 
 @contextmanager
-def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """SIGINT and SIGTERM call ``stop`` in the block, and do nothing else."""
-    import signal
-
-    numbers = signal.SIGINT, signal.SIGTERM
-    before = [signal.signal(number, lambda *_: stop()) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-
-
-@contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
     """SIGTERM in the block is what Ctrl-C is."""
     import signal
 
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    from logstore.signal_handlers import handled
+
+    with handled(signal.default_int_handler, signal.SIGTERM):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def existing_group(store: Store[bytes], name: str, group_name: str) -> Group[bytes]:

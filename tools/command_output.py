@@ -20,13 +20,13 @@ from logstore.api import showing
 from logstore.errors import CorruptionError, Error, InputLineError, UsageError
 from logstore.tools.text_tables import Paper, cell, text_table, wrapped
 from logstore.tools.wording import (
+    JsonText,
+    entry_for_json,
     entry_line,
-    entry_object,
     for_a_shell,
     printable,
     readable,
     short_length,
-    typed_json_line,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Output:
         """Whether stdout is a terminal that can draw over what it shows."""
         return self.stream.isatty() and not self._console(WIDTH_OF_A_PIPE).is_dumb_terminal
 
-    def json_object(self, value: Mapping[str, Any]) -> None:
+    def json_object(self, value: Mapping[str, Any] | JsonText) -> None:
         """One JSON object, on a line of its own."""
         self.stream.write(_json(value).encode() + b"\n")
 
@@ -122,10 +122,8 @@ class Output:
 
     def entry(self, entry: Entry[bytes], schema: Schema | None = None) -> None:
         """One entry, in the form that was asked for; JSON has the types of the schema."""
-        if self.json and schema is not None:
-            self.stream.write(typed_json_line(entry, schema))
-        elif self.json:
-            self.json_object(entry_object(entry))
+        if self.json:
+            self.json_object(entry_for_json(entry, schema))
         else:
             self.line(entry_line(entry, when=not self.raw))
 
@@ -305,10 +303,27 @@ class Output:
             )
 
 
-def _json(value: Mapping[str, Any], *, ascii: bool = False) -> str:
+def _json(value: Mapping[str, Any] | JsonText, *, ascii: bool = False) -> str:
+    if isinstance(value, JsonText):
+        return value.text
     import json  # (takes a while to load)
 
-    return json.dumps(value, ensure_ascii=ascii)
+    ready: list[str] = []
+    mark = ""
+
+    def place(found: Any) -> str:
+        nonlocal mark
+        if not isinstance(found, JsonText):
+            raise TypeError(f"{type(found).__name__} is no JSON")
+        mark = mark or os.urandom(16).hex()  # no value has it by chance
+        ready.append(found.text)
+        return mark
+
+    text = json.dumps(value, ensure_ascii=ascii, default=place)
+    if not ready:
+        return text
+    parts = text.split(f'"{mark}"')
+    return parts[0] + "".join(each for pair in zip(ready, parts[1:], strict=True) for each in pair)
 
 
 def _silent(_done: int, _total: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -94,13 +95,22 @@ def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
     return scan_records.entry_object(str(entry.id), stored_pairs(entry))
 
 
-def typed_json_line(entry: Entry[bytes], schema: Schema) -> bytes:
-    """An entry as a line of JSON with the types of a schema, as `export` has it: all digits."""
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """What is JSON already, and stands as it is in an object that is written."""
+
+    text: str
+
+
+def entry_for_json(entry: Entry[bytes], schema: Schema | None) -> JsonText | dict[str, Any]:
+    """An entry for JSON, with the types of a schema as `export` has them: all digits."""
+    if schema is None:
+        return entry_object(entry)
     from logstore.api.entry import stored_pairs
 
     flat = [part for pair in stored_pairs(entry) for part in pair]
     row = entry.id, tuple(part.decode("utf-8", "surrogateescape") for part in flat)
-    return _typed_lines(schema)([row])
+    return JsonText(_typed_lines(schema)([row]).decode().rstrip("\n"))
 
 
 @cache

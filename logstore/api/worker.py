@@ -23,8 +23,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -43,6 +42,7 @@ from logstore.features.setting_rows import SettingRows
 from logstore.ids import ZERO_ID, StreamID
 from logstore.logger import Logger
 from logstore.options import AMOUNT_MAX, Length
+from logstore.signal_handlers import handled
 from logstore.tuples import NamedTuple
 
 R = TypeVar("R")
@@ -485,9 +485,13 @@ def consume(group: WorkedGroup[T], consumer: str | bytes, work: Work) -> int:
     """Hand entries to a handler, as ``Group.consume`` says; how many it handled."""
     check_callable(work.handler, "handler", coroutines=USE_AIO)
     loop = WorkLoop(group, consumer, work)
-    with _terminating(loop.stop):
-        handled: int = _driven(loop, loop.rounds())
-        return handled
+
+    def terminate(*_: object) -> None:
+        loop.stop.terminated = True
+
+    with handled(terminate, signal.SIGTERM):
+        count: int = _driven(loop, loop.rounds())
+        return count
 
 
 def _driven(loop: WorkLoop[Any], steps: Generator[LoopStep, Any, Any]) -> Any:
@@ -534,25 +538,6 @@ def _together(loop: WorkLoop[Any], step: HandleAll) -> list[bool]:
     if failures:
         raise failures[0]
     return answers
-
-
-@contextmanager
-def _terminating(stop: Stop) -> Iterator[None]:
-    """SIGTERM asks for a stop, in the main thread; the handler before is restored after."""
-    inside = threading.current_thread() is threading.main_thread()
-    previous = signal.getsignal(signal.SIGTERM) if inside else None
-    if previous is None:  # another thread, or a handler that Python cannot put back
-        yield
-        return
-
-    def terminate(_number: int, _frame: object) -> None:
-        stop.terminated = True
-
-    signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def _perform(loop: WorkLoop[T], step: LoopStep) -> Any:

@@ -37,6 +37,7 @@ from logstore.jobs import gone
 from logstore.jobs.task import QueueStreams, Task, name_of
 from logstore.logger import Logger
 from logstore.options import Length
+from logstore.signal_handlers import handled
 
 log = Logger("logstore.jobs")
 KEPT_S = 0.01
@@ -316,14 +317,13 @@ def _limited(task: Task[Any, Any], given: list[Any]) -> Iterator[None]:
             return
         raise TimeoutError(f"task {task.name} took over {limit_s} s")
 
-    previous = signal.signal(signal.SIGALRM, over)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, limit_s)
+    with handled(over, signal.SIGALRM):
         try:
-            yield
-        except BaseException:
-            raised = True
-            raise
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+            signal.setitimer(signal.ITIMER_REAL, limit_s)
+            try:
+                yield
+            except BaseException:
+                raised = True
+                raise
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)

@@ -30,6 +30,7 @@ from collections.abc import Callable
 from logstore.errors import OptionError
 from logstore.jobs.queue import Jobs
 from logstore.logger import Logger
+from logstore.signal_handlers import end_with_parent
 
 
 # -- one process ------------------------------------------------------------------------------
@@ -75,27 +76,17 @@ def load(name: str) -> Jobs:
     return next(iter(queues.values()))
 
 
-PARENT_LOOK_S = 1.0
-
-
 def main(given: list[str]) -> int:
     """Do jobs until stopped; the exit code."""
     name, batch, parent = given
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
+    end_with_parent(stop, int(parent))
     logging.basicConfig(
         level=logging.INFO, format=f"%(asctime)s worker {os.getpid()} %(levelname)s %(message)s"
     )
-    threading.Thread(target=_watch, args=(int(parent), stop), daemon=True).start()
     with load(name) as jobs:
         jobs.work(batch=int(batch), stop=stop)
     return 0
-
-
-def _watch(parent: int, stop: threading.Event) -> None:
-    while not stop.wait(PARENT_LOOK_S):
-        if os.getppid() != parent:
-            stop.set()
 
 
 log = Logger("logstore.jobs")
@@ -125,6 +116,7 @@ class Pool:
         self._left = left
         self.drained = False  # no job was left
         self._running: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
+        self._asked = 0  # how often for an end
         self._stopping_since: float | None = None
         self._again_s = AGAIN_S
         self._next_start = 0.0
@@ -137,13 +129,9 @@ class Pool:
         return list(self._running)
 
     def stop(self) -> None:
-        """Ask for an end after the running jobs; asked twice: at once."""
-        if self._stopping_since is not None:
-            self._grace_s = 0.0
-        else:
-            self._stopping_since = time.monotonic()
-            for process, _ in self._running.values():
-                process.terminate()
+        """Ask for an end after the running jobs; asked twice: at once. Any thread may: ``run`` does
+        it, between two processes that it starts."""
+        self._asked += 1
 
     def run(self, tell: Callable[[int], None]) -> None:
         """Keep the processes until stopped, or, of a pool that drains, until no job is left.
@@ -153,6 +141,8 @@ class Pool:
             if self._left is not None and self._stopping_since is None and self._left() == 0:
                 self.drained = True
                 self.stop()
+            if self._stopping_since is None and self._asked:
+                self._terminate()
             if self._stopping_since is None:
                 self._start()
             elif not self._running:
@@ -161,6 +151,11 @@ class Pool:
                 self._kill_late()
             tell(len(self._running))
             time.sleep(STEP_S)
+
+    def _terminate(self) -> None:
+        self._stopping_since = time.monotonic()
+        for process, _ in self._running.values():
+            process.terminate()
 
     def _start(self) -> None:
         """Start what is missing."""
@@ -188,7 +183,8 @@ class Pool:
 
     def _kill_late(self) -> None:
         assert self._stopping_since is not None
-        if time.monotonic() - self._stopping_since >= self._grace_s:
+        grace_s = self._grace_s if self._asked == 1 else 0.0
+        if time.monotonic() - self._stopping_since >= grace_s:
             for process, _ in self._running.values():
                 process.kill()
                 self.killed += 1

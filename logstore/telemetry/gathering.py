@@ -32,6 +32,7 @@ from logstore.engine.shm.commit_words import Wake
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import group_view as group_rows
+from logstore.engine.txn import pel
 from logstore.errors import Error
 from logstore.features.schedule_rows import ScheduleRows
 from logstore.format import position_parts
@@ -294,7 +295,7 @@ class _Groups:
         self._held = Family("logstore_group_pending", "Delivered and not acked.", GROUP)
         self._oldest = Family(
             "logstore_group_oldest_pending_seconds",
-            "Since the delivery that is longest ago, of what is pending.",
+            "Since the delivery that is longest ago, of what consumers have; 0: they have nothing.",
             GROUP,
         )
         self._consumers = Family("logstore_group_consumers", "Consumers of a group.", GROUP)
@@ -315,8 +316,8 @@ class _Groups:
     def _page(
         self, view: Snapshot, after: int, room: int
     ) -> list[tuple[GroupRecord, int | None, int]]:
-        """One page of groups: each with its lag (-1: no series), and the time of its oldest
-        delivery that is pending (ms)."""
+        """One page of groups: each with its lag (-1: no series), and the time since the
+        oldest delivery of what consumers have (ms)."""
         found: list[tuple[GroupRecord, int | None, int]] = []
         index = view.index
         for group in islice(index.groups.all_groups(after), ROWS_A_SNAPSHOT):
@@ -325,8 +326,8 @@ class _Groups:
                 found.append((group, -1, 0))
                 continue
             room -= 1
-            oldest = next(index.groups.idle(group.number), None) if group.pending else None
-            idle_ms = 0 if oldest is None else max(0, view.now_ms - oldest[0])
+            since_ms = pel.held_since(index.groups, group.number) if group.pending else None
+            idle_ms = 0 if since_ms is None else max(0, view.now_ms - since_ms)
             found.append((group, group_rows.lag(record, group), idle_ms))
         return found
 

@@ -90,6 +90,29 @@ def test_the_numbers_are_those_that_the_store_tells(store: logstore.Store[bytes]
     assert numbers(store)["logstore_not_durable_bytes",] == 0
 
 
+def test_what_was_given_back_has_no_age(tmp_path: Path) -> None:
+    """It had that of the line it stands in, or an hour as soon as it was put off for a moment."""
+    clock = FixedClock(NOW_MS)
+    oldest = "logstore_group_oldest_pending_seconds", "jobs", "workers"
+    with logstore.open(tmp_path / "jobs", background=False, clock=clock) as store:
+        jobs = store.stream("jobs")
+        jobs.add_many([{"a": "b"}] * 3)
+        group = jobs.group("workers", "0")
+        group.configure(min_idle=3600)
+        first, second, third = group.read("w", count=3)
+        clock.ms += 5_000
+        assert numbers(store)[oldest] == 5
+        group.nack(first.id)
+        group.nack(second.id, delay=1)
+        assert numbers(store)[oldest] == 5  # of the third
+        third.ack()
+        assert numbers(store)[oldest] == 0
+        clock.ms += 60_000
+        assert group.read("v", count=1)
+        clock.ms += 7_000
+        assert numbers(store)[oldest] == 7
+
+
 def test_series_have_a_cap_and_totals_have_none(
     store: logstore.Store[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,6 +183,29 @@ def test_the_groups_of_a_stream_are_summed_up(store: Path) -> None:
     assert ok("streams", store).splitlines()[-1].split()[-3:] == ["3", "3", "4"]
 
 
+def test_entries_of_info_are_those_of_range(empty: Path) -> None:
+    """The values of a typed stream were texts here and numbers there; no digit is lost."""
+    with logstore.open(empty) as opened:
+        typed = opened.stream("typed")
+        typed.configure(schema="n long, price decimal(30, 2), tags json?, *")
+        typed.add({"n": 2**60 + 1, "price": "1234567890123456789012345.60", "x": "07"}, "1-0")
+        typed.add({"n": -1, "price": 2, "tags": {"a": [1, "1"]}}, "2-0")
+        opened.stream("coded", codec="json").add({"n": 7, "at": [1, None]}, "1-0")
+        group = opened.stream("typed").group("g", start="0")
+        group.read("c")
+    for name in ("typed", "coded"):
+        lines = ok("range", empty, name, "--json").splitlines()
+        plain = ok("info", empty, name, "--json")
+        found = json.loads(plain)
+        assert [found["first_entry"], found["last_entry"]] == [
+            json.loads(lines[0]), json.loads(lines[-1]),
+        ]  # fmt: skip
+        assert lines[0] in plain
+    whole = ok("info", empty, "typed", "--full", "--json")
+    assert all(line in whole for line in ok("range", empty, "typed", "--json").splitlines())
+    assert '"price": 1234567890123456789012345.60' in ok("info", empty, "typed", "--json")
+
+
 def test_a_name_is_no_markup(empty: Path) -> None:
     """Rich would take [red] for a colour."""
     ok("add", empty, "[red]a", "a=b")

@@ -214,6 +214,7 @@ def _follow(
     chosen: Following,
     reporting: dict[str, Any],
 ) -> None:
+    from logstore.signal_handlers import stopped_by_signals
     from logstore.transfer.following import Follow, follow
 
     how = Follow(
@@ -223,7 +224,7 @@ def _follow(
         dump_max_bytes=carrying.dump_max_bytes,
     )
     stop = threading.Event()
-    with carrying.server() as server, options.stopped_by_signals(stop.set):
+    with carrying.server() as server, stopped_by_signals(stop.set):
         follow(store, server, wanted, how, stop=stop, **reporting)
 
 

@@ -77,6 +77,8 @@ def run(output: Output, *, keep: bool, length: timedelta | None, browser: bool) 
 def _ended_by_signals(ending: threading.Event) -> Iterator[None]:
     """SIGTERM and SIGHUP interrupt the block as Ctrl-C does, once: the end is not to be cut off."""
 
+    from logstore.signal_handlers import handled
+
     came = False
 
     def end(*_: object) -> None:
@@ -86,13 +88,8 @@ def _ended_by_signals(ending: threading.Event) -> Iterator[None]:
             came = True
             raise KeyboardInterrupt
 
-    numbers = (signal.SIGINT, *ENDING)
-    before = [signal.signal(number, end) for number in numbers]
-    try:
+    with handled(end, signal.SIGINT, *ENDING):
         yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 class Parts:

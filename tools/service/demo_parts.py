@@ -21,15 +21,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import logstore
 from logstore.errors import StreamNotFoundError, UsageError
 from logstore.loading import needing
+from logstore.signal_handlers import end_with_parent
 from logstore.tools import command_options as options
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ LEFT_BEHIND = 25
 BROKEN_SHARE = 0.06  # of the orders have no amount: dead letters
 PAST_S, PAST_EVERY_S = 3600, 6
 WORKERS, FIRST_KILL_S, KILL_EVERY_S = 2, 4.0, 12.0
-PARENT_LOOK_S = 0.5
 Random = random.Random
 
 
@@ -214,18 +212,7 @@ def main(given: list[str]) -> int:
     """Run a part until it is stopped; the exit code."""
     part, path, parent = given
     stop = threading.Event()
-    # A signal may come while this thread waits for the event and has its lock, so another sets it.
-    asked: SimpleQueue[None] = SimpleQueue()
-    signal.signal(signal.SIGTERM, lambda *_: asked.put(None))
-
-    def watch() -> None:
-        while os.getppid() == int(parent):
-            with suppress(Empty):
-                asked.get(timeout=PARENT_LOOK_S)
-                stop.set()
-        stop.set()
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with_parent(stop, int(parent))
     PARTS[part](Path(path), stop)
     return 0
 

@@ -189,13 +189,14 @@ def work(
     """
     from logstore.jobs.pool import Pool
     from logstore.jobs.pool import load as load_jobs
+    from logstore.signal_handlers import stopped_by_signals
 
     with load_jobs(app) as jobs:
         jobs.ready()
         begun, before = time.monotonic(), jobs.info()
         left = (lambda: jobs.info().left) if drain else None
         pool = Pool(app, processes, batch=batch, grace_s=grace.total_seconds(), left=left)
-        with options.stopped_by_signals(pool.stop), output.live() as show:
+        with stopped_by_signals(pool.stop), output.live() as show:
             pool.run(_progress_line(jobs, show))
         after = jobs.info()
     output.report(

@@ -18,12 +18,13 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from logstore.loading import needing
+from logstore.signal_handlers import handled
 from logstore.tools.command_output import Progress
 
 if TYPE_CHECKING:
@@ -102,30 +103,17 @@ def interruptible(con: duckdb.DuckDBPyConnection, call: Callable[[], R]) -> R:
         finally:
             ended.set()
 
-    interrupted = threading.Event()
-    with _interrupts_to(interrupted):
+    interrupted: list[int] = []
+    with handled(lambda number, _frame: interrupted.append(number), signal.SIGINT):
         threading.Thread(target=run, daemon=True).start()
         while not ended.wait(_INTERRUPT_S):
-            if interrupted.is_set():  # again: one that comes before the work begins is lost
+            if interrupted:  # again: one that comes before the work begins is lost
                 con.interrupt()
-    if interrupted.is_set():
+    if interrupted:
         raise KeyboardInterrupt
     if failed:
         raise failed[0]
     return found[0]
-
-
-@contextmanager
-def _interrupts_to(event: threading.Event) -> Iterator[None]:
-    """Set an event where Ctrl-C would raise. Only the main thread is interrupted."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, lambda _number, _frame: event.set())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)
 
 
 class StreamTables:

@@ -23,8 +23,8 @@ from logstore.tools.text_tables import ByteCount
 from logstore.tools.wording import (
     by_json_names,
     dated,
+    entry_for_json,
     entry_line,
-    entry_object,
     name_object,
     readable,
     short_length,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from logstore.api.stream import Stream
     from logstore.compaction.usage import SegmentUse, SpaceUsage, StreamUse
     from logstore.log.pinfile import Pin
+    from logstore.schema.stream_schema import Schema
 
 
 @options.command("info")
@@ -61,7 +62,7 @@ def info(output: Output, path: Path, name: str | None, full: bool, count: int) -
             else:
                 output.table(("", ""), _of_store(found))
             return
-        stream = options.existing(store, name)
+        stream = options.with_codec(store, name)
         if full:
             output.report(_values(output, stream.info_full(count)))
         elif output.json:
@@ -218,9 +219,9 @@ def _values(output: Output, found: Any) -> dict[str, Any]:
         elif key in BELOW and isinstance(value, list):
             values[key] = [_values(output, each) for each in getattr(found, BELOW[key])]
         elif key == "entries":
-            values[key] = [_entry(output, each) for each in found.entries]
+            values[key] = [_entry(output, each, found.schema) for each in found.entries]
         elif key in {"first_entry", "last_entry"}:
-            values[key] = _entry(output, getattr(found, key))
+            values[key] = _entry(output, getattr(found, key), found.schema)
         elif key == "settings":
             values[key] = {each.replace("-", "_"): value[each] for each in value}
         else:
@@ -235,8 +236,8 @@ def _name(output: Output, name: bytes) -> dict[str, Any]:
     return dict(name_object(name)) if output.json else {"name": name}
 
 
-def _entry(output: Output, found: Entry[bytes]) -> Any:
-    return entry_object(found) if output.json else entry_line(found)
+def _entry(output: Output, found: Entry[bytes], schema: Schema | None) -> Any:
+    return entry_for_json(found, schema) if output.json else entry_line(found)
 
 
 # -- streams --------------------------------------------------------------------------------------

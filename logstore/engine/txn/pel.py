@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 
 from logstore.codec.pending_run import EVERYONE, Due, end_below
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.group_keys import ID_BYTES, NOBODY
+from logstore.index.group_keys import ID_BYTES, NO_ONE, NOBODY
 from logstore.index.group_txn import GroupTxn
 from logstore.tuples import NamedTuple
 
@@ -153,6 +153,23 @@ def _by_idle(txn: GroupTxn, group: int, until_ms: int, first_id: StreamID) -> It
         heapq.heapify(heap)
     while heap:
         yield heapq.heappop(heap)
+
+
+def held_since(txn: GroupTxn, group: int) -> int | None:
+    """The earliest delivery of what consumers have; None: they have nothing.
+
+    What was given back has no age, also while it is put off: the time of its delivery is not kept.
+    """
+    nobody = txn.consumer_number(group, NOBODY)
+    earliest: int | None = None
+    for oldest_ms, first in txn.idle(group):
+        if earliest is not None and oldest_ms >= earliest:
+            break
+        run = txn.run_floor(group, first)
+        for time_ms, _, _, consumer, _ in () if run is None else run.due(LATEST_MS):
+            if consumer not in (NO_ONE, nobody) and (earliest is None or time_ms < earliest):
+                earliest = time_ms
+    return earliest
 
 
 def oldest(

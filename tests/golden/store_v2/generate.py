@@ -2,38 +2,21 @@
 
 It was run with the last code that wrote format 2 (commit 9cb53377), and is kept to tell what the
 store went through; a later logstore writes a later format and is refused here. Run from the root
-of that version, with this folder in it: ``python -m tests.golden.store_v2.generate``.
-
-``store/`` is the store without what is derived or of one machine (index, LOCK, USERS, WAKE, BOOT,
-RESERVE); ``content.txt`` is what ``tests.crash.states.store_content`` tells of it. Time and UUID
-are fixed, so that a second run gives the same bytes.
+of that version, with tests/golden in it: ``python -m tests.golden.store_v2.generate``.
 """
 
 from __future__ import annotations
 
-import ast
-import pprint
-import shutil
-import tempfile
 from datetime import timedelta
 from pathlib import Path
 
 import logstore
-from logstore import format as fmt
-from logstore.log import storefile
-from tests.crash.states import store_content
-from tests.golden.store_v1.generate import KEPT, UUID, seal
+from tests.golden.golden_store import GoldenStore
+from tests.golden.store_v1.generate import seal
 from tests.support.inside import FixedClock
 
-HERE = Path(__file__).parent
-STORE = HERE / "store"
-CONTENT = HERE / "content.txt"
-
-
-def expected() -> store_content.Content:
-    """What the store holds."""
-    found: store_content.Content = ast.literal_eval(CONTENT.read_text(encoding="utf-8"))
-    return found
+GOLDEN = GoldenStore(2, Path(__file__).parent, "commit 9cb53377")
+STORE, expected = GOLDEN.store, GOLDEN.expected
 
 
 def fill(store: logstore.Store[bytes], clock: FixedClock) -> None:
@@ -77,27 +60,5 @@ def fill(store: logstore.Store[bytes], clock: FixedClock) -> None:
     group.read("carol", count=4)
 
 
-def main() -> None:
-    """Write both."""
-    if fmt.FORMAT_VERSION != 2:
-        raise SystemExit("this logstore writes a later format: run it with commit 9cb53377")
-    storefile.new_uuid = lambda: UUID
-    with tempfile.TemporaryDirectory() as folder:
-        path, clock = Path(folder) / "store", FixedClock()
-        with logstore.open(
-            path, clock=clock, background=False, segment_bytes=1 << 16, node_max_entries=8
-        ) as store:
-            fill(store, clock)
-            found = store_content.content(store, clock)
-        with logstore.open(path, clock=clock, background=False, readonly=True) as store:
-            assert store_content.content(store, clock) == found
-        shutil.rmtree(STORE, ignore_errors=True)
-        STORE.mkdir()
-        for name in KEPT:
-            source = path / name
-            (shutil.copytree if source.is_dir() else shutil.copyfile)(source, STORE / name)
-    CONTENT.write_text(pprint.pformat(found, width=100, compact=True) + "\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    GOLDEN.write(fill)
