@@ -15,7 +15,16 @@ from tests.scan.scanned_stores import make_plan
 from tests.web.browser import Browser, installed
 from tests.web.serving import served
 
-PAGES = ("", "stream?name=orders", "dead", "segments", "stream?name=absent")
+ENTRY = "entry?name=orders&id=1700000003000-0"
+PAGES = (
+    "",
+    "stream?name=orders",
+    ENTRY,
+    "entry?name=orders&id=5-5",
+    "dead",
+    "segments",
+    "stream?name=absent",
+)
 # What the eye sees: text that stands out of its ground by less can hardly be read.
 CONTRAST_MIN = 4.5
 CONTRASTS = """(() => {
