@@ -184,7 +184,7 @@ def test_a_search_and_an_entry_are_reached_by_the_keyboard(browser: Browser, add
     browser.of_page("document.getElementById('q').focus()")
     browser.tell("Input.insertText", text="n = 77")
     press("Enter")
-    browser.until("location.search.includes('77') && document.querySelector('.entries dd')")
+    browser.until("location.search.includes('77') && document.querySelector('.entries dd') != null")
     assert browser.of_page("document.querySelectorAll('.entries tbody tr').length") == 1
     assert browser.of_page("document.querySelector('.looked').innerText").startswith(
         "Entries for which n = 77 holds: 1 of 120 entries looked at"
@@ -197,7 +197,7 @@ def test_a_search_and_an_entry_are_reached_by_the_keyboard(browser: Browser, add
     style = browser.of_page("getComputedStyle(document.activeElement).outlineStyle")
     assert style == "solid"  # what has the focus is seen
     press("Enter")
-    browser.until("location.pathname == '/entry' && document.querySelector('.fields')")
+    browser.until("location.pathname == '/entry' && document.querySelector('.fields') != null")
     assert "1700000077000-0" in browser.of_page("document.title")
     for page in ("stream?name=orders", ENTRY, "dead", REFUSED):
         browser.open(address + page)
