@@ -167,7 +167,7 @@ def test_buttons_try_a_dead_letter_again_and_drop_one(
 
 
 LABELLED = """[...document.querySelectorAll("input, button, th, summary")].filter((one) =>
-  one.type != "hidden" && !(one.labels?.length || one.ariaLabel || one.innerText?.trim())
+  one.type != "hidden" && !(one.labels?.length || one.ariaLabel || one.textContent.trim())
   || (one.tagName == "TH" && !one.scope)).map((one) => one.outerHTML)"""
 
 
