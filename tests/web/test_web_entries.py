@@ -238,7 +238,7 @@ def test_pages_of_a_search_keep_what_was_asked(tmp_path: Path) -> None:
         assert "newest</a>" in older
 
 
-def test_what_is_not_there_is_said(address: str) -> None:
+def test_an_empty_result_is_said(address: str) -> None:
     _, page = shown_of(address, "rooms", q="absent", since="1970-01-01")
     assert "<strong>none</strong> of 2 entries looked at" in page
     assert "Search at any time</a>" in page
@@ -313,7 +313,7 @@ def test_a_page_has_each_field_with_its_type(address: str) -> None:
     assert "is no msgpack" in page
 
 
-def test_what_an_entry_holds_is_never_run(address: str) -> None:
+def test_values_are_never_run(address: str) -> None:
     for target in ("/stream?name=0x6f6464ff", f"/entry?name=0x6f6464ff&id={BORN_MS}-7", "/dead"):
         status, headers, page = ask(address, target)
         assert status == 200
@@ -429,7 +429,7 @@ def test_json_keeps_its_tokens() -> None:
         "[\x00]",
     ],
 )
-def test_what_is_no_json_or_too_much_is_left_as_it_is(text: str) -> None:
+def test_text_that_is_no_json_or_too_much_is_left_as_it_is(text: str) -> None:
     assert indented(text) is None
 
 
