@@ -92,7 +92,8 @@ class Pages:
             "text": plain_text,
         }
         self._templates.filters.update(filters)
-        self._templates.globals["link"] = link
+        known: Any = self._templates.globals  # its type is of what is there at first
+        known["link"] = link
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page made of a template."""
