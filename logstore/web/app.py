@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
+from urllib.parse import urlencode
 
 import uvicorn
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -32,13 +33,12 @@ from logstore.api.stream import Stream
 from logstore.errors import (
     EntryNotFoundError,
     Error,
-    OptionError,
-    SchemaError,
     StreamNotFoundError,
     UsageError,
 )
 from logstore.telemetry.gathering import store_trouble
-from logstore.web import views
+from logstore.web import entry_page, entry_search, views
+from logstore.web.dead_letters import dead_letters
 from logstore.web.guard import LOOPBACK, Guard
 
 ASSETS = {
@@ -60,6 +60,12 @@ def _date(ms: int) -> str:
     return showing.date(showing.at(ms))
 
 
+def link(path: str, **values: object) -> str:
+    """An address of this server; what is nothing is left out."""
+    query = urlencode({name: str(value) for name, value in values.items() if value})
+    return f"{path}?{query}" if query else path
+
+
 class Pages:
     """The pages of one store, by address."""
 
@@ -79,12 +85,15 @@ class Pages:
             "counted": showing.counted,
             "date": showing.date,
             "moment": _date,
+            "quoted": entry_search.quoted,
             "share": showing.share,
             "size": showing.size,
             "span": showing.length,
             "text": plain_text,
         }
         self._templates.filters.update(filters)
+        known: Any = self._templates.globals  # its type is of what is there at first
+        known["link"] = link
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page made of a template."""
@@ -114,39 +123,55 @@ class Pages:
     def stream(self, request: Request) -> Response:
         """One stream: its entries by time, and its groups."""
         stream = self._stream(request)
-        wanted = ("since", "until", "before", "where")
-        asked = {name: request.query_params.get(name, "") for name in wanted}
-        rows: list[views.EntryRow] = []
-        older = trouble = ""
-        try:
-            rows, older = views.entries(stream, **asked)
-        except (OptionError, SchemaError) as error:
-            if not error.message.startswith("where"):
-                raise
-            trouble = error.message
-        place = views.GroupPlace(request.query_params.get("after", ""), _page(request, "groups"))
+        given = request.query_params
+        wanted = (given.get(name, "") for name in ("since", "until", "q", "before"))
+        asked = entry_search.Asked(*wanted)
+        found = entry_search.search(stream, asked)
+        place = views.GroupPlace(given.get("after", ""), _page(request, "groups"))
         groups, next_groups = views.group_rows(self._store, stream.name, place)
         return self.page(
             "stream",
-            400 if trouble else 200,
-            trouble=trouble,
+            200 if found.is_understood else 400,
             name=plain_text(stream.name),
             key=views.key_of(stream.name),
             info=stream.info(),
-            rows=rows,
-            older=older,
+            found=found,
             asked=asked,
             groups=groups,
             next_groups=next_groups,
         )
 
-    def dead(self, _request: Request) -> Response:
+    def entry(self, request: Request) -> Response:
+        """One entry; of an ID that is gone, or is none, what can be done."""
+        stream = self._stream(request)
+        name, key = plain_text(stream.name), views.key_of(stream.name)
+        text = request.query_params.get("id", "")
+        id = views.id_of(text)
+        if id is None:
+            return self.page("noid", 404, name=name, key=key, text=text[:100])
+        after = request.query_params.get("after", "")
+        shown = entry_page.entry_page(self._store, stream, id, after)
+        return self.page("entry", 200 if shown.there else 404, name=name, key=key, shown=shown)
+
+    def value(self, request: Request) -> Response:
+        """The bytes of one value, as a file: it is never shown as anything that a browser runs."""
+        stream = self._stream(request)
+        id = views.id_of(request.query_params.get("id", ""))
+        number = request.query_params.get("field", "")
+        data = None if id is None else entry_page.whole_value(stream, id, number)
+        if data is None:
+            raise EntryNotFoundError("there is no such value: open its entry again")
+        file = f'attachment; filename="{id}-{int(number)}.bin"'
+        return Response(
+            data, media_type="application/octet-stream", headers={"Content-Disposition": file}
+        )
+
+    def dead(self, request: Request) -> Response:
         """The streams of dead letters."""
-        found = [
-            (row, views.entries(self._store.stream(views.name_of(row.key)), "", "", "")[0])
-            for row in views.dead_letter_streams(self._store)
-        ]
-        return self.page("dead", found=found)
+        page = _page(request, "page")
+        rows, pages = views.dead_letter_streams(self._store, page)
+        found = [(row, dead_letters(self._store.stream(views.name_of(row.key)))) for row in rows]
+        return self.page("dead", found=found, number=page, pages=pages)
 
     def _writable(self, request: Request) -> tuple[Stream[bytes], str]:
         """The stream and the ID of a change; UsageError if nothing may be changed."""
@@ -222,6 +247,8 @@ def make_app(
     get: list[tuple[str, Callable[[Request], Response]]] = [
         ("/", pages.streams),
         ("/stream", pages.stream),
+        ("/entry", pages.entry),
+        ("/value", pages.value),
         ("/dead", pages.dead),
         ("/segments", pages.segments),
         ("/health", pages.health),

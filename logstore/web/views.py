@@ -8,33 +8,26 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
-from logstore.api import coded, showing
-from logstore.api.entry import Entry, codec_of, stored_pairs
+from logstore.api import showing
 from logstore.api.info import GroupInfo, plain_text, some_consumers, some_groups, summaries
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
-from logstore.api.stream import Stream
 from logstore.compaction.usage import SpaceUsage, usage
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.errors import GroupNotFoundError, OptionError
+from logstore.errors import GroupNotFoundError, InvalidIDError, OptionError
 from logstore.features.setting_rows import OF_GROUP, SettingRows
+from logstore.ids import StreamID, parse_id
 from logstore.options import GroupSettings, restored
-from logstore.schema.column_types import Fixed
 from logstore.telemetry.gathering import gather
 from logstore.tuples import NamedTuple
 
 STREAMS_A_PAGE = 100
-ENTRIES_A_PAGE = 50
-SEARCHED_MAX = 20_000  # entries that a page looks at for those of a condition
-VALUE_MAX_CHARACTERS = 2000
-FIELDS_MAX = 100
-PAGE_MAX_BYTES = 4 << 20  # of entries, behind which the next page begins
 GROUPS_A_PAGE = 100
 CONSUMERS_A_GROUP = 50
 PENDING_A_GROUP = 20
+DEAD_STREAMS_A_PAGE = 20
 SEGMENTS_MAX = 2000
 HEX = "0x"
 
@@ -68,25 +61,7 @@ class StreamList:
         return max(1, -(-self.matching // STREAMS_A_PAGE))
 
 
-class Shown(NamedTuple):
-    """A field as it is shown; ``kind``: number, time, json, or empty for text."""
-
-    name: str
-    value: str
-    kind: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class EntryRow:
-    """An entry as it is shown."""
-
-    id: str
-    time: datetime | None
-    fields: list[Shown]
-    left_out: int  # how many more fields there are
-
-
-# -- names in addresses ---------------------------------------------------------------------------
+# -- names and IDs in addresses -----------------------------------------------------------------
 def key_of(name: bytes) -> str:
     """A name in an address: its text, or ``0x`` and its bytes in hex if they are not UTF-8."""
     try:
@@ -102,6 +77,14 @@ def name_of(key: str) -> bytes:
         return bytes.fromhex(key[len(HEX) :]) if key.startswith(HEX) else key.encode()
     except ValueError as exc:
         raise OptionError("no stream has this name") from exc
+
+
+def id_of(text: str) -> StreamID | None:
+    """The ID in an address; None if it is none."""
+    try:
+        return parse_id(text.strip()) if "-" in text else None
+    except InvalidIDError:
+        return None
 
 
 # -- streams ----------------------------------------------------------------------------------
@@ -136,102 +119,6 @@ def _stream_rows(store: Store[bytes], names: list[bytes]) -> list[StreamRow]:
         )
         for found in summaries(opened_of(store), names)
     ]
-
-
-# -- entries --------------------------------------------------------------------------------------
-def entries(
-    stream: Stream[Any], since: str, until: str, before: str, where: str = ""
-) -> tuple[list[EntryRow], str]:
-    """Entries of a stream, the newest first.
-
-    Args:
-        stream: a stream that is there.
-        since: a moment, as in ``Stream.range``; empty: from the first entry on.
-        until: a moment likewise; empty: up to the last.
-        before: an ID: only entries below it; empty: none.
-        where: a condition; empty: all entries.
-
-    Returns:
-        The rows of a page, fewer if they are large or many entries were looked at, and the ID below
-        which the next page begins, or nothing.
-
-    Raises:
-        OptionError: ``since`` or ``until`` is no moment, or ``where`` is no condition.
-        SchemaError: ``where`` does not fit the schema.
-        InvalidIDError: ``before`` is no ID.
-    """
-    ends: dict[str, Any] = {"since": since} if since else {"start": "-"}
-    if before:
-        ends["end"] = f"({before}"
-    elif until:
-        ends["until"] = until
-    match = coded.matching_of(stream, where) if where.strip() else None
-    kinds = _kinds(stream)
-    rows: list[EntryRow] = []
-    size = 0
-    last = ""
-    most = ENTRIES_A_PAGE if match is None else SEARCHED_MAX
-    newest = stream.range(**ends, count=most + 1, reverse=True)
-    for looked_at, entry in enumerate(newest):
-        if len(rows) == ENTRIES_A_PAGE or size > PAGE_MAX_BYTES or looked_at == most:
-            return rows, last
-        pairs = stored_pairs(entry)
-        if match is None or match.holds(entry):
-            rows.append(_entry_row(entry, kinds))
-            size += sum(len(name) + len(value) for name, value in pairs)
-        last = str(entry.id)
-    return rows, ""
-
-
-_NUMBERS = ("int", "long", "double")
-_TIMES = ("date", "timestamp", "time")
-
-
-def _kinds(stream: Stream[Any]) -> dict[bytes, str]:
-    """How the columns of a schema are shown."""
-    schema = stream.schema
-    found: dict[bytes, str] = {}
-    for column in () if schema is None else schema.columns:
-        name = column.type.name
-        if name in _NUMBERS or isinstance(column.type, Fixed):
-            found[column.field] = "number"
-        elif name in _TIMES:
-            found[column.field] = "time"
-        elif name == "json":
-            found[column.field] = "json"
-    return found
-
-
-def _entry_row(entry: Entry[Any], kinds: dict[bytes, str]) -> EntryRow:
-    pairs = stored_pairs(entry)
-    codec = codec_of(entry)
-    shown = [_shown(name, value, kinds, codec) for name, value in pairs[:FIELDS_MAX]]
-    return EntryRow(str(entry.id), showing.at(entry.id.ms), shown, max(0, len(pairs) - FIELDS_MAX))
-
-
-def _shown(name: bytes, stored: bytes, kinds: dict[bytes, str], codec: Any) -> Shown:
-    """A field, by its type or its codec; what a codec cannot read, and what is long, as it is."""
-    if codec is not None and len(stored) <= VALUE_MAX_CHARACTERS:
-        from logstore.api.values import typed_text
-
-        text = typed_text(codec, stored)
-        if text is not None:
-            return Shown(_cut(name), _cut(text.encode()), _kind_of(codec.decode(stored)))
-    return Shown(_cut(name), _cut(stored), kinds.get(name, ""))
-
-
-def _kind_of(value: object) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return "number"
-    if isinstance(value, date):
-        return "time"
-    return "" if isinstance(value, str | bytes) else "json"
-
-
-def _cut(value: bytes) -> str:
-    text = plain_text(value[: 4 * VALUE_MAX_CHARACTERS])
-    cut = len(text) > VALUE_MAX_CHARACTERS or len(value) > 4 * VALUE_MAX_CHARACTERS
-    return f"{text[:VALUE_MAX_CHARACTERS]}… ({len(value):,} bytes)" if cut else text
 
 
 # -- groups and dead letters ----------------------------------------------------------------------
@@ -302,9 +189,13 @@ def group_rows(
     return rows, behind
 
 
-def dead_letter_streams(store: Store[bytes]) -> list[StreamRow]:
-    """The streams that groups name for their dead letters, by name."""
-    return _stream_rows(store, sorted(opened_of(store).view(_dead_letter_names)))
+def dead_letter_streams(store: Store[bytes], page: int) -> tuple[list[StreamRow], int]:
+    """The streams that groups name for their dead letters, by name: a page of them, from 1 on, and
+    how many pages there are. One that is not there yet is left out."""
+    names = sorted(opened_of(store).view(_dead_letter_names))
+    begin = (page - 1) * DEAD_STREAMS_A_PAGE
+    rows = _stream_rows(store, names[begin : begin + DEAD_STREAMS_A_PAGE])
+    return rows, max(1, -(-len(names) // DEAD_STREAMS_A_PAGE))
 
 
 def _dead_letter_names(view: Snapshot) -> set[bytes]:

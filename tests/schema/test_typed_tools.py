@@ -157,10 +157,11 @@ def test_a_column_that_is_no_utf8_is_inferred_as_bytes(path: Path) -> None:
 
 
 def test_the_web_view_shows_what_is_stored(path: Path) -> None:
-    from logstore.web import views
+    from logstore.web.entry_search import Asked, search
 
     with logstore.open(path) as store:
-        ((row,), more) = views.entries(store.stream("typed"), "", "", "")
+        found = search(store.stream("typed"), Asked())
+    ((row,), more) = found.rows, found.older
     shown = [(field.name, field.value) for field in row.fields]
     assert (row.id, shown, more) == ("1-0", list(STORED.items()), "")
 

@@ -15,7 +15,17 @@ from tests.scan.scanned_stores import make_plan
 from tests.web.browser import Browser, installed
 from tests.web.serving import served
 
-PAGES = ("", "stream?name=orders", "dead", "segments", "stream?name=absent")
+ENTRY = "entry?name=orders&id=1700000003000-0"
+REFUSED = "stream?name=orders&q=" + "n+%3E+1+and+" * 9
+PAGES = (
+    "",
+    "stream?name=orders",
+    ENTRY,
+    "entry?name=orders&id=5-5",
+    "dead",
+    "segments",
+    "stream?name=absent",
+)
 # What the eye sees: text that stands out of its ground by less can hardly be read.
 CONTRAST_MIN = 4.5
 CONTRASTS = """(() => {
@@ -59,7 +69,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 800, 390])
 def test_pages_fit_and_can_be_read(browser: Browser, address: str, width: int, scheme: str) -> None:
     browser.look(width, scheme=scheme)
     grounds = set()
@@ -154,3 +164,41 @@ def test_buttons_try_a_dead_letter_again_and_drop_one(
         last = opened.stream("orders").last
         assert last is not None
         assert last["who"] == "<b>anna</b>"
+
+
+LABELLED = """[...document.querySelectorAll("input, button, th, summary")].filter((one) =>
+  one.type != "hidden" && !(one.labels?.length || one.ariaLabel || one.textContent.trim())
+  || (one.tagName == "TH" && !one.scope)).map((one) => one.outerHTML)"""
+
+
+def test_a_search_and_an_entry_are_reached_by_the_keyboard(browser: Browser, address: str) -> None:
+    def press(key: str) -> None:
+        for kind in ("keyDown", "keyUp"):
+            code = {"Tab": 9, "Enter": 13}[key]
+            text = {"text": "\r"} if key == "Enter" and kind == "keyDown" else {}
+            browser.tell("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code,
+                         **text)  # fmt: skip
+
+    browser.look()
+    browser.open(f"{address}stream?name=orders")
+    browser.of_page("document.getElementById('q').focus()")
+    browser.tell("Input.insertText", text="n = 77")
+    press("Enter")
+    browser.until("location.search.includes('77') && document.querySelector('.entries dd') != null")
+    assert browser.of_page("document.querySelectorAll('.entries tbody tr').length") == 1
+    assert browser.of_page("document.querySelector('.looked').innerText").startswith(
+        "Entries for which n = 77 holds: 1 of 120 entries looked at"
+    )
+    browser.of_page("document.getElementById('q').focus()")
+    for _ in range(20):
+        press("Tab")
+        if browser.of_page("document.activeElement.pathname == '/entry'"):
+            break
+    style = browser.of_page("getComputedStyle(document.activeElement).outlineStyle")
+    assert style == "solid"  # what has the focus is seen
+    press("Enter")
+    browser.until("location.pathname == '/entry' && document.querySelector('.fields') != null")
+    assert "1700000077000-0" in browser.of_page("document.title")
+    for page in ("stream?name=orders", ENTRY, "dead", REFUSED):
+        browser.open(address + page)
+        assert browser.of_page(LABELLED) == [], page

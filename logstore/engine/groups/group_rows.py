@@ -41,6 +41,15 @@ class PendingRow(NamedTuple):
     count: int  # type: ignore[assignment]  # deliveries
 
 
+class EntryState(NamedTuple):
+    """How one entry stands with a group: pending, or else handed out before (``passed``: it is not
+    above the last delivered ID) or not yet."""
+
+    group: bytes
+    pending: PendingRow | None
+    passed: bool
+
+
 class GroupRow(NamedTuple):
     """A group, as XINFO GROUPS shows it; None is "not known"."""
 
@@ -178,6 +187,29 @@ def group_page(
     groups, following = view.index.groups.page_of_stream(record.number, after, PAGE_ROWS)
     settings = SettingRows(view.index)
     return [(_group_row(record, row, settings), row.number) for row in groups], following
+
+
+def entry_states(
+    view: Snapshot, stream: bytes, id: StreamID, after: bytes = b""
+) -> tuple[list[EntryState], bytes | None]:
+    """How an entry, which need not be there, stands with some of the groups, by pages as
+    ``group_page`` has them. StreamNotFoundError."""
+    record = view.record(stream)
+    if record is None:
+        raise StreamNotFoundError("no such key: the stream does not exist", stream=stream)
+    txn = view.index.groups
+    groups, following = txn.page_of_stream(record.number, after, PAGE_ROWS)
+    states: list[EntryState] = []
+    for group in groups:
+        found = pel.find(txn, group.number, id)
+        row = None
+        if found is not None:
+            owner = None if found.consumer == NO_ONE else txn.consumer(group.number, found.consumer)
+            name = b"" if owner is None else owner.name
+            idle_ms = found.idle_ms(view.now_ms) if name else -1
+            row = PendingRow(id, name, idle_ms, found.count)
+        states.append(EntryState(group.name, row, id <= group.last))
+    return states, following
 
 
 def _group_row(record: StreamRecord, row: GroupRecord, settings: SettingRows) -> GroupRow:
