@@ -17,17 +17,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 import click
 
 from logstore.api import showing
+from logstore.api.showing import printable, readable, short_length
 from logstore.errors import CorruptionError, Error, InputLineError, UsageError
 from logstore.tools.text_tables import Paper, cell, text_table, wrapped
-from logstore.tools.wording import (
-    entry_line,
-    entry_object,
-    for_a_shell,
-    printable,
-    readable,
-    short_length,
-    typed_json_line,
-)
+from logstore.tools.wording import entry_line, entry_object, for_a_shell, typed_json_line
 
 if TYPE_CHECKING:
     from logstore.api.entry import Entry

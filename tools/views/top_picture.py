@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from logstore.api import showing
+from logstore.telemetry.store_samples import ACKS, ADDS, READS, Labels, Watch, rate_of
 from logstore.tools.text_tables import cell_len
-from logstore.tools.views.store_samples import ACKS, ADDS, READS, Labels, Watch, rate_of
 from logstore.tools.views.text_canvas import (
     BAD,
     DIM,
