@@ -37,9 +37,13 @@ from logstore.errors import (
     StreamNotFoundError,
     UsageError,
 )
-from logstore.telemetry.gathering import store_trouble
-from logstore.web import views
+from logstore.telemetry.gathering import store_numbers, store_trouble
+from logstore.telemetry.segment_parts import Picture
+from logstore.web import drawings, views
+from logstore.web.addresses import key_of, name_of
 from logstore.web.guard import LOOPBACK, Guard
+from logstore.web.observing import Observer
+from logstore.web.stream_list import BY_NAME, COLUMNS, stream_list
 
 ASSETS = {
     "icon.svg": "image/svg+xml",
@@ -67,6 +71,7 @@ class Pages:
         self._store = store
         self._path = str(opened_of(store).path)
         self._write = write
+        self._observer = Observer(store)
         self._templates = Environment(
             loader=PackageLoader("logstore.web"),
             autoescape=select_autoescape(["html"]),
@@ -85,27 +90,44 @@ class Pages:
             "text": plain_text,
         }
         self._templates.filters.update(filters)
+        self._templates.globals["charts"] = self._charts
+        self._templates.globals["ink_on"] = drawings.ink_on
+
+    def _charts(self, stream: str = "") -> list[drawings.Chart]:
+        """The rates of a stream, or of the store, as charts."""
+        return [drawings.chart(each) for each in self._observer.rates(stream)]
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page made of a template."""
+        self._observer.asked()
+        known = self._observer.findings
         html = self._templates.get_template(f"{template}.html").render(
             page=template,
             path=self._path,
             version=__version__,
             write=self._write,
+            mark=(0, "") if known is None else known.mark,
             **values,
         )
         return HTMLResponse(html, status)
 
     def streams(self, request: Request) -> Response:
         """All streams."""
-        text = request.query_params.get("q", "")
-        found = views.stream_list(self._store, text, _page(request, "page"))
-        return self.page("streams", found=found, text=text, store=views.numbers(self._store))
+        asked = request.query_params
+        text = asked.get("q", "")
+        found = stream_list(
+            self._store,
+            text,
+            _page(request, "page"),
+            asked.get("sort", BY_NAME),
+            up="up" in asked,
+        )
+        numbers = store_numbers(opened_of(self._store))
+        return self.page("streams", found=found, text=text, store=numbers, columns=COLUMNS)
 
     def _stream(self, request: Request) -> Stream[bytes]:
         """The stream that an address names; StreamNotFoundError."""
-        name = views.name_of(request.query_params.get("name", ""))
+        name = name_of(request.query_params.get("name", ""))
         stream = self._store.stream(name)
         if stream.name not in self._store:
             raise StreamNotFoundError("there is no stream of this name", stream=name)
@@ -131,7 +153,7 @@ class Pages:
             400 if trouble else 200,
             trouble=trouble,
             name=plain_text(stream.name),
-            key=views.key_of(stream.name),
+            key=key_of(stream.name),
             info=stream.info(),
             rows=rows,
             older=older,
@@ -143,7 +165,7 @@ class Pages:
     def dead(self, _request: Request) -> Response:
         """The streams of dead letters."""
         found = [
-            (row, views.entries(self._store.stream(views.name_of(row.key)), "", "", "")[0])
+            (row, views.entries(self._store.stream(name_of(row.key)), "", "", "")[0])
             for row in views.dead_letter_streams(self._store)
         ]
         return self.page("dead", found=found)
@@ -166,15 +188,22 @@ class Pages:
         self._store.requeue(stream.name, entry_id)
         return RedirectResponse("/dead", 303)
 
+    def doctor(self, _request: Request) -> Response:
+        """What the doctor finds."""
+        return self.page("doctor", findings=self._observer.examined())
+
     def segments(self, _request: Request) -> Response:
         """The segments, as a map."""
         used = views.used(self._store)
+        picture = Picture(used)
         return self.page(
             "segments",
             used=used,
+            picture=picture,
+            bars=drawings.bars(picture, views.BARS_MAX),
             segments=used.segments[-views.SEGMENTS_MAX :],
             pins=self._store.pins(),
-            store=views.numbers(self._store),
+            store=store_numbers(opened_of(self._store)),
         )
 
     def health(self, _request: Request) -> Response:
@@ -224,6 +253,7 @@ def make_app(
         ("/stream", pages.stream),
         ("/dead", pages.dead),
         ("/segments", pages.segments),
+        ("/doctor", pages.doctor),
         ("/health", pages.health),
         ("/assets/{name}", pages.asset),
     ]

@@ -22,6 +22,7 @@ from logstore.engine.groups.group_rows import PAGE_ROWS
 from logstore.index.group_txn import GroupTxn
 from logstore.index.txn import IndexTxn
 from logstore.web import views
+from logstore.web.addresses import key_of, name_of
 from logstore.web.app import Pages
 from tests.tools.commands import invoke
 from tests.web.serving import ENTRIES, served
@@ -60,7 +61,7 @@ def test_sizes(count: int, told: str) -> None:
 
 @pytest.mark.parametrize("name", [b"a", b"", "ä/?&#".encode(), b"\xff\x00", b"0x", b"0x61"])
 def test_a_name_comes_back_from_its_address(name: bytes) -> None:
-    assert views.name_of(views.key_of(name)) == name
+    assert name_of(key_of(name)) == name
 
 
 def test_pages_show_what_is_there(address: str) -> None:
