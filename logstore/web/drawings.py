@@ -22,6 +22,7 @@ class Chart(NamedTuple):
     line: str
     area: str
     now: str
+    range: str
     words: str
 
 
@@ -38,12 +39,14 @@ def chart(rates: Rates) -> Chart:
     if len(points) == 1:
         points.append(f"{CHART_WIDTH},{points[0].partition(',')[2]}")
     line = " ".join(points)
+    span = f"the last {showing.length(rates.span)}"
     words = (
-        f"{rates.name.lower()} a second in the last {showing.length(rates.span)}: "
+        f"{rates.name.lower()} a second in {span}: "
         f"{per_s(values[-1])} now, {per_s(min(values))} at least, {per_s(most)} at most"
     )
     area = f"0,{CHART_HEIGHT} {line} {CHART_WIDTH},{CHART_HEIGHT}"
-    return Chart(rates.name, line, area, per_s(values[-1]), words)
+    range_ = f"{span}, at most {per_s(most)}"
+    return Chart(rates.name, line, area, per_s(values[-1]), range_, words)
 
 
 class Piece(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import http.client
 import re
 import shutil
 import time
@@ -25,22 +24,8 @@ from logstore.web import views
 from logstore.web.addresses import key_of, name_of
 from logstore.web.app import Pages
 from tests.tools.commands import invoke
+from tests.web.asking import ask
 from tests.web.serving import ENTRIES, served
-
-
-def ask(
-    address: str, target: str, method: str = "GET", **headers: str
-) -> tuple[int, dict[str, str], str]:
-    """Status, headers and text of one request."""
-    place = urlsplit(address)
-    assert place.hostname is not None
-    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=30)
-    connection.request(method, target, headers={"Host": place.netloc, **headers})
-    answer = connection.getresponse()
-    told = {name.lower(): value for name, value in answer.getheaders()}
-    text = answer.read().decode()
-    connection.close()
-    return answer.status, told, text
 
 
 @pytest.mark.parametrize(
@@ -287,6 +272,12 @@ def test_unservable_options_are_refused(tmp_path: Path, address: str) -> None:
     taken = invoke("web", tmp_path / "store", "--port", urlsplit(address).port)
     assert taken.exit_code == 1
     assert "cannot be listened on" in taken.stderr
+    assert "name another --port" in " ".join(taken.stderr.split())
+    nowhere = invoke("web", tmp_path / "store", "--host", "192.0.2.1", "--port", 0)
+    assert (
+        nowhere.exit_code,
+        "an address of this machine" in " ".join(nowhere.stderr.split()),
+    ) == (1, True)
 
 
 @pytest.fixture(scope="module")
