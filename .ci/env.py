@@ -123,6 +123,7 @@ def environment_key() -> str:
     given = tomllib.loads((ROOT / "pyproject.toml").read_text())
     folders = given["tool"]["setuptools"]["package-dir"]
     required = [given["build-system"]["requires"], given["project"], folders]
+    required.append(given["dependency-groups"])
     parts = [repr(required).encode(), sys.version.encode(), os.fsencode(ROOT)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
 
@@ -153,6 +154,8 @@ def ensure(home: Path, sets: list[str]) -> None:
         create(home)
     if required:
         pip(home, ["install", *dict.fromkeys(required)])
+    if "test" in wanted:
+        pip(home, ["install", "--no-deps", *alone()])
     for name in wanted:
         marker(home, name).touch()
     others = [path.name for path in BUILD.glob("venv-*") if path != home]
@@ -196,6 +199,14 @@ def requirements(name: str) -> list[str]:
         own = re.fullmatch(re.escape(project["project"]["name"]) + r"\[([\w,]+)\]", one)
         inner = own.group(1).split(",") if own else []
         found += [each for extra in inner for each in requirements(extra)] if own else [one]
+    return found
+
+
+def alone() -> list[str]:
+    """Packages of the tests of which a file is read: without what they would need to run."""
+    found: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"][
+        "alone"
+    ]
     return found
 
 

@@ -17,17 +17,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 import click
 
 from logstore.api import showing
+from logstore.api.showing import printable, readable, short_length
 from logstore.errors import CorruptionError, Error, InputLineError, UsageError
 from logstore.tools.text_tables import Paper, cell, text_table, wrapped
-from logstore.tools.wording import (
-    JsonText,
-    entry_for_json,
-    entry_line,
-    for_a_shell,
-    printable,
-    readable,
-    short_length,
-)
+from logstore.tools.wording import JsonText, entry_for_json, entry_line, for_a_shell
 
 if TYPE_CHECKING:
     from logstore.api.entry import Entry

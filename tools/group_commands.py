@@ -7,7 +7,6 @@ given back is gone, none is given back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logstore.api import showing
+from logstore.api.showing import quoted, readable, short_length
 from logstore.errors import EntryNotFoundError
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH
 from logstore.tools.command_output import Output
-from logstore.tools.wording import by_json_names, dated, name_object, quoted, readable, short_length
+from logstore.tools.wording import by_json_names, dated, name_object
 
 if TYPE_CHECKING:
     from logstore.api.entry import Entry
-    from logstore.api.info import GroupInfo, PendingEntry, StreamSummary
+    from logstore.api.info import GroupInfo, PendingEntry
 
 
 HEAD = ("stream", "group", "consumers", "pending", "lag", "last delivered")
@@ -148,7 +148,7 @@ def dead() -> None:
 @options.raw_option
 def list_(output: Output, path: Path, name: str | None, count: int) -> None:
     """List the streams of dead letters, or the dead letters of one, the oldest first."""
-    from logstore.api.info import summaries
+    from logstore.api.info import dead_letter_streams, summaries
     from logstore.api.opening import opened_of
 
     with options.reading(path) as store:
@@ -169,17 +169,6 @@ def list_(output: Output, path: Path, name: str | None, count: int) -> None:
         lambda each: (each[0], each[1], ", ".join(each[2])),
         none="no group sends its dead letters anywhere",
     )
-
-
-def dead_letter_streams(found: Iterable[StreamSummary]) -> dict[bytes, list[str]]:
-    """The streams that groups name for dead letters, each with its groups as stream/group."""
-    senders: dict[bytes, list[str]] = {}
-    for each in found:
-        for group in each.groups:
-            if group.settings.dead_letter is not None:
-                name = f"{readable(each.name)}/{readable(group.name)}"
-                senders.setdefault(group.settings.dead_letter, []).append(name)
-    return senders
 
 
 def _show_dead_letter(output: Output, entry: Entry[bytes]) -> None:

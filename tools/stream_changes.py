@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logstore.api import showing
+from logstore.api.showing import readable, short_length
 from logstore.errors import EntryNotFoundError, StreamExistsError
 from logstore.options import IDEMPOTENT_IDS_MAX
 from logstore.tools import command_options as options
@@ -23,7 +24,7 @@ from logstore.tools.command_options import LENGTH, MOMENT, SIZE
 from logstore.tools.command_output import Output
 from logstore.tools.entry_commands import split_pair
 from logstore.tools.interchange.text_rows import is_time
-from logstore.tools.wording import length_in_words, readable, short_length
+from logstore.tools.wording import length_in_words
 
 if TYPE_CHECKING:
     from logstore.api.scheduling import ScheduledEntry

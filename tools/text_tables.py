@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from logstore.api import showing
-from logstore.tools.wording import readable
+from logstore.api.showing import readable
 from logstore.tuples import NamedTuple
 
 FOLDED = 20  # characters that a text keeps, while a column can be left out instead

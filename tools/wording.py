@@ -6,7 +6,6 @@ in base64 where they are not UTF-8. Prints nothing.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +13,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from logstore.api import showing
+from logstore.api.showing import printable, quoted, readable
 from logstore.ids import StreamID
 
 if TYPE_CHECKING:
@@ -21,38 +21,6 @@ if TYPE_CHECKING:
     from logstore.api.values import ValueCodec
     from logstore.scan.scan_records import TypedLines
     from logstore.schema.stream_schema import Schema
-
-
-def readable(raw: bytes) -> str:
-    """Bytes as printable text, unambiguous by its backslash escapes."""
-    text = raw.decode("utf-8", "surrogateescape")
-    return text if text.isprintable() and "\\" not in text else "".join(map(_escaped, text))
-
-
-def printable(text: str) -> str:
-    """Text without characters that control a terminal; its backslash escapes stay."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else _escaped(each) for each in text)
-
-
-def _escaped(character: str) -> str:
-    if character == "\\":
-        return "\\\\"
-    if character.isprintable():
-        return character
-    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8
-        return f"\\x{ord(character) - 0xDC00:02x}"
-    return character.encode("unicode_escape").decode("ascii")
-
-
-def quoted(text: str) -> str:
-    """Text as a shell wants it; letters and digits of any language need no quotes there."""
-    return text if text and all(map(_is_plain, text)) else shlex.quote(text)
-
-
-def _is_plain(character: str) -> bool:
-    return character.isalnum() or character in "@%+=:,./-_"
 
 
 def entry_line(entry: Entry[bytes], *, when: bool = False) -> str:
@@ -226,21 +194,6 @@ def length_in_words(length: timedelta) -> str:
         if count:
             parts.append(showing.counted(count, name.removesuffix("s")))
     return " ".join(parts) or "0 seconds"
-
-
-def short_length(length: timedelta | None) -> str:
-    """A length of time for people, its two largest showing."""
-    if length is None:
-        return "-"
-    left_ms = round(length / timedelta(milliseconds=1))
-    parts: list[str] = []
-    for unit, each_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
-        count, left_ms = divmod(left_ms, each_ms)
-        if count or parts:
-            parts.append(f"{count}{unit}")
-        if len(parts) == 2:
-            break
-    return "".join(part for part in parts if part[0] != "0") or f"{left_ms}ms"
 
 
 BYTES_A_LINE = 16

@@ -23,6 +23,7 @@ from logstore.api import scheduling
 from logstore.api.configuring import group_with_text, schema_in, stream_with_text
 from logstore.api.entry import Entry, make_entry, stored_pairs
 from logstore.api.opening import OpenStore
+from logstore.api.showing import readable
 from logstore.codec import codec, codec_name
 from logstore.codec.pending_run import Pending
 from logstore.compaction import erasure, usage
@@ -272,6 +273,17 @@ def summaries(opened: OpenStore[Any], names: Iterable[bytes]) -> Iterator[Stream
         found = opened.view(partial(_summary, name=name))
         if found is not None:
             yield found
+
+
+def dead_letter_streams(found: Iterable[StreamSummary]) -> dict[bytes, list[str]]:
+    """The streams that groups name for dead letters, each with its groups as stream/group."""
+    senders: dict[bytes, list[str]] = {}
+    for each in found:
+        for group in each.groups:
+            if group.settings.dead_letter is not None:
+                name = f"{readable(each.name)}/{readable(group.name)}"
+                senders.setdefault(group.settings.dead_letter, []).append(name)
+    return senders
 
 
 def _summary(view: Snapshot, name: bytes) -> StreamSummary | None:

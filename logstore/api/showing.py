@@ -8,6 +8,7 @@ nothing of stores.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -116,6 +117,53 @@ def stamp(ms: int) -> str:
     where they are no time of a clock."""
     moment = clock(ms)
     return "" if moment is None else f"{moment.isoformat(timespec='milliseconds')[:-6]}Z"
+
+
+def readable(raw: bytes) -> str:
+    """Bytes as printable text, unambiguous by its backslash escapes."""
+    text = raw.decode("utf-8", "surrogateescape")
+    return text if text.isprintable() and "\\" not in text else "".join(map(_escaped, text))
+
+
+def printable(text: str) -> str:
+    """Text without characters that control a terminal; its backslash escapes stay."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    if character.isprintable():
+        return character
+    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def quoted(text: str) -> str:
+    """Text as a shell wants it; letters and digits of any language need no quotes there."""
+    return text if text and all(map(_is_plain, text)) else shlex.quote(text)
+
+
+def _is_plain(character: str) -> bool:
+    return character.isalnum() or character in "@%+=:,./-_"
+
+
+def short_length(length: timedelta | None) -> str:
+    """A length of time for people, its two largest showing."""
+    if length is None:
+        return "-"
+    left_ms = round(length / timedelta(milliseconds=1))
+    parts: list[str] = []
+    for unit, each_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        count, left_ms = divmod(left_ms, each_ms)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+        if len(parts) == 2:
+            break
+    return "".join(part for part in parts if part[0] != "0") or f"{left_ms}ms"
 
 
 VALUE_MAX = 80  # characters or bytes of a value that are shown

@@ -99,6 +99,19 @@ def gather(
     ]
 
 
+def store_numbers(opened: OpenStore[Any]) -> dict[str, int]:
+    """The numbers of the store alone, by their names without ``logstore_``: groups, of which there
+    may be very many, are not read for that."""
+    streams = _Streams(0, ())
+    streams.walk(opened)
+    families = [*_of_store(opened.engine(), streams.opens), *streams.families()]
+    return {
+        family.name.removeprefix("logstore_"): int(family.samples[0][1])
+        for family in families
+        if not family.labels
+    }
+
+
 # -- the store --------------------------------------------------------------------------------
 def _of_store(engine: Engine, opens: usage.OpenUse) -> Iterator[Family]:
     """``opens``: what the records of all streams say."""

@@ -13,7 +13,6 @@ import socket
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
-from urllib.parse import urlencode
 
 import uvicorn
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -36,10 +35,14 @@ from logstore.errors import (
     StreamNotFoundError,
     UsageError,
 )
-from logstore.telemetry.gathering import store_trouble
-from logstore.web import entry_page, entry_search, views
+from logstore.telemetry.gathering import store_numbers, store_trouble
+from logstore.telemetry.segment_parts import Picture
+from logstore.web import drawings, entry_page, entry_search, views
+from logstore.web.addresses import id_of, key_of, link, name_of
 from logstore.web.dead_letters import dead_letters
 from logstore.web.guard import LOOPBACK, Guard
+from logstore.web.observing import Observer
+from logstore.web.stream_list import BY_NAME, COLUMNS, stream_list
 
 ASSETS = {
     "icon.svg": "image/svg+xml",
@@ -60,12 +63,6 @@ def _date(ms: int) -> str:
     return showing.date(showing.at(ms))
 
 
-def link(path: str, **values: object) -> str:
-    """An address of this server; what is nothing is left out."""
-    query = urlencode({name: str(value) for name, value in values.items() if value})
-    return f"{path}?{query}" if query else path
-
-
 class Pages:
     """The pages of one store, by address."""
 
@@ -73,6 +70,7 @@ class Pages:
         self._store = store
         self._path = str(opened_of(store).path)
         self._write = write
+        self._observer = Observer(store)
         self._templates = Environment(
             loader=PackageLoader("logstore.web"),
             autoescape=select_autoescape(["html"]),
@@ -93,28 +91,43 @@ class Pages:
         }
         self._templates.filters.update(filters)
         known: Any = self._templates.globals  # its type is of what is there at first
-        known["link"] = link
+        known.update(link=link, charts=self._charts, ink_on=drawings.ink_on)
+
+    def _charts(self, stream: str = "") -> list[drawings.Chart]:
+        """The rates of a stream, or of the store, as charts."""
+        return [drawings.chart(each) for each in self._observer.rates(stream)]
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page made of a template."""
+        self._observer.asked()
+        known = self._observer.findings
         html = self._templates.get_template(f"{template}.html").render(
             page=template,
             path=self._path,
             version=__version__,
             write=self._write,
+            mark=(0, "") if known is None else known.mark,
             **values,
         )
         return HTMLResponse(html, status)
 
     def streams(self, request: Request) -> Response:
         """All streams."""
-        text = request.query_params.get("q", "")
-        found = views.stream_list(self._store, text, _page(request, "page"))
-        return self.page("streams", found=found, text=text, store=views.numbers(self._store))
+        asked = request.query_params
+        text = asked.get("q", "")
+        found = stream_list(
+            self._store,
+            text,
+            _page(request, "page"),
+            asked.get("sort", BY_NAME),
+            up="up" in asked,
+        )
+        numbers = store_numbers(opened_of(self._store))
+        return self.page("streams", found=found, text=text, store=numbers, columns=COLUMNS)
 
     def _stream(self, request: Request) -> Stream[bytes]:
         """The stream that an address names; StreamNotFoundError."""
-        name = views.name_of(request.query_params.get("name", ""))
+        name = name_of(request.query_params.get("name", ""))
         stream = self._store.stream(name)
         if stream.name not in self._store:
             raise StreamNotFoundError("there is no stream of this name", stream=name)
@@ -133,7 +146,7 @@ class Pages:
             "stream",
             200 if found.is_understood else 400,
             name=plain_text(stream.name),
-            key=views.key_of(stream.name),
+            key=key_of(stream.name),
             info=stream.info(),
             found=found,
             asked=asked,
@@ -144,9 +157,9 @@ class Pages:
     def entry(self, request: Request) -> Response:
         """One entry; of an ID that is gone, or is none, what can be done."""
         stream = self._stream(request)
-        name, key = plain_text(stream.name), views.key_of(stream.name)
+        name, key = plain_text(stream.name), key_of(stream.name)
         text = request.query_params.get("id", "")
-        id = views.id_of(text)
+        id = id_of(text)
         if id is None:
             return self.page("noid", 404, name=name, key=key, text=text[:100])
         after = request.query_params.get("after", "")
@@ -156,7 +169,7 @@ class Pages:
     def value(self, request: Request) -> Response:
         """The bytes of one value, as a file: it is never shown as anything that a browser runs."""
         stream = self._stream(request)
-        id = views.id_of(request.query_params.get("id", ""))
+        id = id_of(request.query_params.get("id", ""))
         number = request.query_params.get("field", "")
         data = None if id is None else entry_page.whole_value(stream, id, number)
         if data is None:
@@ -170,7 +183,7 @@ class Pages:
         """The streams of dead letters."""
         page = _page(request, "page")
         rows, pages = views.dead_letter_streams(self._store, page)
-        found = [(row, dead_letters(self._store.stream(views.name_of(row.key)))) for row in rows]
+        found = [(row, dead_letters(self._store.stream(name_of(row.key)))) for row in rows]
         return self.page("dead", found=found, number=page, pages=pages)
 
     def _writable(self, request: Request) -> tuple[Stream[bytes], str]:
@@ -191,15 +204,22 @@ class Pages:
         self._store.requeue(stream.name, entry_id)
         return RedirectResponse("/dead", 303)
 
+    def doctor(self, _request: Request) -> Response:
+        """What the doctor finds."""
+        return self.page("doctor", findings=self._observer.examined())
+
     def segments(self, _request: Request) -> Response:
         """The segments, as a map."""
         used = views.used(self._store)
+        picture = Picture(used)
         return self.page(
             "segments",
             used=used,
+            picture=picture,
+            bars=drawings.bars(picture, views.BARS_MAX),
             segments=used.segments[-views.SEGMENTS_MAX :],
             pins=self._store.pins(),
-            store=views.numbers(self._store),
+            store=store_numbers(opened_of(self._store)),
         )
 
     def health(self, _request: Request) -> Response:
@@ -251,6 +271,7 @@ def make_app(
         ("/value", pages.value),
         ("/dead", pages.dead),
         ("/segments", pages.segments),
+        ("/doctor", pages.doctor),
         ("/health", pages.health),
         ("/assets/{name}", pages.asset),
     ]

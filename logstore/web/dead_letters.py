@@ -15,9 +15,9 @@ from logstore.api.entry import Entry, stored_pairs
 from logstore.api.info import plain_text
 from logstore.api.stream import Stream
 from logstore.engine.groups.dead_letter import ORIGIN_FIELDS
+from logstore.web.addresses import id_of, key_of
 from logstore.web.entry_search import ENTRIES_A_PAGE, PAGE_MAX_BYTES
 from logstore.web.shown_fields import EntryRow, entry_row, kinds_of, short_name
-from logstore.web.views import id_of, key_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,117 +8,25 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from logstore.api import showing
-from logstore.api.info import GroupInfo, plain_text, some_consumers, some_groups, summaries
+from logstore.api.info import GroupInfo, living_pins, plain_text, some_consumers, some_groups
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.compaction.usage import SpaceUsage, usage
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.errors import GroupNotFoundError, InvalidIDError, OptionError
+from logstore.errors import GroupNotFoundError, OptionError
 from logstore.features.setting_rows import OF_GROUP, SettingRows
-from logstore.ids import StreamID, parse_id
 from logstore.options import GroupSettings, restored
-from logstore.telemetry.gathering import gather
 from logstore.tuples import NamedTuple
+from logstore.web.stream_list import StreamRow, stream_rows
 
-STREAMS_A_PAGE = 100
 GROUPS_A_PAGE = 100
 CONSUMERS_A_GROUP = 50
 PENDING_A_GROUP = 20
 DEAD_STREAMS_A_PAGE = 20
 SEGMENTS_MAX = 2000
-HEX = "0x"
-
-
-@dataclass(frozen=True, slots=True)
-class StreamRow:
-    """A stream in the list."""
-
-    name: str
-    key: str  # the name in addresses
-    length: int
-    size_bytes: int
-    last_time: datetime | None
-    groups: list[GroupInfo[bytes]]
-    lag: int | None  # the largest lag of its groups
-    pending: int
-
-
-@dataclass(frozen=True, slots=True)
-class StreamList:
-    """A page of the list of streams."""
-
-    rows: list[StreamRow]
-    matching: int
-    in_all: int
-    page: int
-
-    @property
-    def pages(self) -> int:
-        """How many pages there are."""
-        return max(1, -(-self.matching // STREAMS_A_PAGE))
-
-
-# -- names and IDs in addresses -----------------------------------------------------------------
-def key_of(name: bytes) -> str:
-    """A name in an address: its text, or ``0x`` and its bytes in hex if they are not UTF-8."""
-    try:
-        text = name.decode()
-    except UnicodeDecodeError:
-        return HEX + name.hex()
-    return HEX + name.hex() if text.startswith(HEX) else text
-
-
-def name_of(key: str) -> bytes:
-    """The name in an address; OptionError for one that `key_of` never makes."""
-    try:
-        return bytes.fromhex(key[len(HEX) :]) if key.startswith(HEX) else key.encode()
-    except ValueError as exc:
-        raise OptionError("no stream has this name") from exc
-
-
-def id_of(text: str) -> StreamID | None:
-    """The ID in an address; None if it is none."""
-    try:
-        return parse_id(text.strip()) if "-" in text else None
-    except InvalidIDError:
-        return None
-
-
-# -- streams ----------------------------------------------------------------------------------
-def stream_list(store: Store[bytes], text: str, page: int) -> StreamList:
-    """The streams whose names contain a text, a page of them, by name.
-
-    Args:
-        store: an open store.
-        text: what a name must contain; empty: all.
-        page: from 1 on; one behind the last is the last.
-    """
-    names = store.streams()
-    wanted = [name for name in names if text.casefold() in plain_text(name).casefold()]
-    last = max(1, -(-len(wanted) // STREAMS_A_PAGE))
-    page = min(max(page, 1), last)
-    begin = (page - 1) * STREAMS_A_PAGE
-    rows = _stream_rows(store, wanted[begin : begin + STREAMS_A_PAGE])
-    return StreamList(rows, len(wanted), len(names), page)
-
-
-def _stream_rows(store: Store[bytes], names: list[bytes]) -> list[StreamRow]:
-    return [
-        StreamRow(
-            plain_text(found.name),
-            key_of(found.name),
-            found.length,
-            found.size_bytes,
-            showing.clock(found.last_id.ms),
-            found.groups,
-            found.lag,
-            found.pending,
-        )
-        for found in summaries(opened_of(store), names)
-    ]
+BARS_MAX = 60  # with more segments each is a square
 
 
 # -- groups and dead letters ----------------------------------------------------------------------
@@ -194,7 +102,7 @@ def dead_letter_streams(store: Store[bytes], page: int) -> tuple[list[StreamRow]
     how many pages there are. One that is not there yet is left out."""
     names = sorted(opened_of(store).view(_dead_letter_names))
     begin = (page - 1) * DEAD_STREAMS_A_PAGE
-    rows = _stream_rows(store, names[begin : begin + DEAD_STREAMS_A_PAGE])
+    rows = stream_rows(store, names[begin : begin + DEAD_STREAMS_A_PAGE])
     return rows, max(1, -(-len(names) // DEAD_STREAMS_A_PAGE))
 
 
@@ -206,17 +114,7 @@ def _dead_letter_names(view: Snapshot) -> set[bytes]:
 
 
 # -- the store ------------------------------------------------------------------------------------
-def numbers(store: Store[bytes]) -> dict[str, int]:
-    """What ``logstore metrics`` tells of the store, by its names without ``logstore_``: at a cost
-    that does not grow with the history."""
-    families = gather(opened_of(store), series_max=0)
-    return {
-        family.name.removeprefix("logstore_"): int(family.samples[0][1])
-        for family in families
-        if not family.labels
-    }
-
-
 def used(store: Store[bytes]) -> SpaceUsage:
     """The usage of the space: the segments, oldest first."""
-    return usage(opened_of(store).engine())
+    engine = opened_of(store).engine()
+    return usage(engine, living_pins(engine))

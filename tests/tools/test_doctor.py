@@ -22,8 +22,8 @@ from logstore.engine.runtime import pins
 from logstore.engine.shm.commit_words import Wake
 from logstore.fs import LOCAL
 from logstore.log import file_names
-from logstore.tools.views import doctor_rules
-from logstore.tools.views.doctor_findings import SLOW, Examined, Limits
+from logstore.telemetry import doctor_rules
+from logstore.telemetry.doctor_findings import SLOW, Examined, Limits
 from tests.corruption import frames
 from tests.support.inside import delete_index
 from tests.tools.commands import invoke, ok, process

@@ -24,12 +24,12 @@ from logstore.compaction.usage import SegmentUse, SpaceUsage, StreamUse
 from logstore.engine.runtime import pins
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
+from logstore.telemetry.segment_parts import Picture
 from logstore.tools import command_output as forms
 from logstore.tools.interchange.text_lines import read_json
 from logstore.tools.interchange.text_rows import ImportRow, RowIDs, one_by_one
 from logstore.tools.text_tables import cell_len
 from logstore.tools.views import segment_map
-from logstore.tools.views.segment_map import Picture
 from tests.support.threads import running
 from tests.tools.commands import invoke, objects, ok, on_a_terminal
 from tests.tools.pseudo_terminal import last_screen

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import logstore
+from logstore.telemetry import store_samples
+from logstore.telemetry.store_samples import ACKS, ADDS, WHOLE, Watch
 from logstore.tools.command_options import reading
 from logstore.tools.text_tables import cell_len
-from logstore.tools.views import keyboard, store_samples
-from logstore.tools.views.store_samples import ACKS, ADDS, WHOLE, Watch
+from logstore.tools.views import keyboard
 from logstore.tools.views.stream_page import page_of
 from logstore.tools.views.text_canvas import BLOCKS, LEVELS, Canvas
 from logstore.tools.views.top_picture import picture

@@ -18,7 +18,7 @@ from rich.console import Console, Group
 from rich.terminal_theme import TerminalTheme
 
 import logstore
-from logstore.tools.views.store_samples import Watch
+from logstore.telemetry.store_samples import Watch
 from logstore.tools.views.text_canvas import Canvas
 from logstore.tools.views.top_picture import picture
 from logstore.tools.views.top_view import TopView

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ PAGES = (
     "entry?name=orders&id=5-5",
     "dead",
     "segments",
+    "doctor",
     "stream?name=absent",
 )
 # What the eye sees: text that stands out of its ground by less can hardly be read.
@@ -79,6 +81,53 @@ def test_pages_fit_and_can_be_read(browser: Browser, address: str, width: int, s
         assert browser.of_page(CONTRASTS) >= CONTRAST_MIN, page
         grounds.add(browser.of_page("getComputedStyle(document.body).backgroundColor"))
     assert grounds == {"rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 24, 29)"}
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script of axe-core; without it the tests are skipped, unless LOGSTORE_REQUIRE_BROWSER."""
+    found = find_spec("axe_playwright_python")
+    if found is None or found.origin is None:
+        why = "axe-core is not installed: pip install --no-deps axe-playwright-python"
+        pytest.fail(why) if os.environ.get("LOGSTORE_REQUIRE_BROWSER") else pytest.skip(why)
+    return (Path(found.origin).parent / "axe.min.js").read_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_use_the_pages(
+    browser: Browser, axe: str, store: Path, tmp_path: Path, scheme: str
+) -> None:
+    """Keyboards and screen readers: axe-core finds nothing that is serious or critical."""
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    with served(path, "--write") as full:
+        address = f"http://{urlsplit(full).netloc}/"
+        browser.look(scheme=scheme)
+        browser.open(full)
+        browser.open(f"{address}doctor")
+        browser.until("document.querySelector('.findings') != null")
+        for page in PAGES:
+            browser.open(address + page)
+            browser.of_page(axe + "; 0")
+            browser.of_page(
+                "document.querySelectorAll('details').forEach((one) => one.open = true)"
+            )
+            found = browser.of_page(
+                "axe.run(document, {resultTypes: ['violations']}).then((all) => all.violations"
+                ".map((one) => [one.impact, one.id, one.nodes.map((node) => node.html).join(' ')]))"
+            )
+            assert [each for each in found if each[0] in {"serious", "critical"}] == [], page
+
+
+def test_the_first_key_leads_to_the_content(browser: Browser, address: str) -> None:
+    browser.look()
+    browser.open(address)
+    for kind in ("rawKeyDown", "keyUp"):
+        browser.tell("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab",
+                     windowsVirtualKeyCode=9)  # fmt: skip
+    assert browser.of_page("document.activeElement.getAttribute('href')") == "#main"
+    assert browser.of_page("document.activeElement.getBoundingClientRect().top") >= 0
+    assert browser.of_page("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
 def test_pins_fit_a_phone(browser: Browser, store: Path, tmp_path: Path) -> None:

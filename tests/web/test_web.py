@@ -21,6 +21,7 @@ from logstore.engine.groups.group_rows import PAGE_ROWS
 from logstore.index.group_txn import GroupTxn
 from logstore.index.txn import IndexTxn
 from logstore.web import views
+from logstore.web.addresses import key_of, name_of
 from logstore.web.app import Pages
 from logstore.web.entry_search import Asked, search
 from tests.tools.commands import invoke
@@ -45,7 +46,7 @@ def test_sizes(count: int, told: str) -> None:
 
 @pytest.mark.parametrize("name", [b"a", b"", "ä/?&#".encode(), b"\xff\x00", b"0x", b"0x61"])
 def test_a_name_comes_back_from_its_address(name: bytes) -> None:
-    assert views.name_of(views.key_of(name)) == name
+    assert name_of(key_of(name)) == name
 
 
 def test_pages_show_what_is_there(address: str) -> None:
@@ -272,3 +273,9 @@ def test_unservable_options_are_refused(tmp_path: Path, address: str) -> None:
     taken = invoke("web", tmp_path / "store", "--port", urlsplit(address).port)
     assert taken.exit_code == 1
     assert "cannot be listened on" in taken.stderr
+    assert "name another --port" in " ".join(taken.stderr.split())
+    nowhere = invoke("web", tmp_path / "store", "--host", "192.0.2.1", "--port", 0)
+    assert (
+        nowhere.exit_code,
+        "an address of this machine" in " ".join(nowhere.stderr.split()),
+    ) == (1, True)

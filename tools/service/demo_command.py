@@ -21,10 +21,10 @@ from typing import Self
 
 import click
 
+from logstore.api.showing import quoted
 from logstore.loading import load
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
-from logstore.tools.wording import quoted
 
 GRACE_S = 5.0  # for a part to end, then once more for what it started
 ENDING = (signal.SIGTERM, signal.SIGHUP)

@@ -150,7 +150,10 @@ def web(output: Output, path: Path, host: str, port: int, write: bool) -> None:
         try:
             server.bind()
         except OSError as exc:
-            raise FileSystemError(f"{host}:{port} cannot be listened on: {exc.strerror}") from exc
+            raise FileSystemError(
+                f"{host}:{port} cannot be listened on: {exc.strerror}; name another --port (0: any "
+                "that is free), or as --host an address of this machine"
+            ) from exc
         if output.json:
             output.json_object({"path": str(path), "address": server.address()})
         else:

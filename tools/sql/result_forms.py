@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
+from logstore.api import showing
 from logstore.tools import wording
 from logstore.tools.text_tables import cell_len
 from logstore.tuples import NamedTuple
@@ -69,7 +70,7 @@ def text_of(value: Any) -> str:
 
 def shown(value: Any) -> str:
     """A value on a line of people: null is said, and no character controls a terminal."""
-    return NULL if value is None else wording.printable(text_of(value))
+    return NULL if value is None else showing.printable(text_of(value))
 
 
 def distinct(columns: Iterable[str]) -> list[str]:
@@ -105,7 +106,7 @@ def csv_lines(result: Result, _canvas: Canvas) -> Iterator[str]:
 
 def value_lines(result: Result, _canvas: Canvas) -> Iterator[str]:
     """A line for each value with its name, and an empty line between rows."""
-    names = [wording.printable(name) for name in result.columns]
+    names = [showing.printable(name) for name in result.columns]
     width = max(map(cell_len, names), default=0)
     for place, row in enumerate(result.rows):
         if place:
@@ -120,7 +121,7 @@ def box_lines(result: Result, canvas: Canvas) -> Iterator[str]:
     from rich.cells import set_cell_size
 
     first = [list(map(shown, row)) for row in islice(result.rows, MEASURED_ROWS)]
-    heads = [list(map(wording.printable, each)) for each in (result.columns, result.types)]
+    heads = [list(map(showing.printable, each)) for each in (result.columns, result.types)]
     widest = [max(map(cell_len, of_it)) for of_it in zip(*heads, *first, strict=True)]
     widths = fitting_widths(widest, canvas.width - 3 * len(widest) - 1)
     right = [any(kind in each.upper() for kind in _NUMBERS) for each in result.types]

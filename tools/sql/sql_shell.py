@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from logstore.api import showing
 from logstore.errors import Error, UsageError
-from logstore.tools import wording
 from logstore.tools.command_output import EXIT_ERROR, Output
 from logstore.tools.sql import result_forms
 from logstore.tools.sql.result_forms import Canvas, Result
@@ -138,7 +138,7 @@ class Shell:
             for line in lines:
                 self._output.utf8_line(line)
             return
-        safe = (wording.printable(part) for line in lines for part in line.split("\n"))
+        safe = (showing.printable(part) for line in lines for part in line.split("\n"))
         first = list(islice(safe, shutil.get_terminal_size().lines - 1)) if self._paged else []
         more = next(safe, None)
         if self._paged and more is not None:

@@ -17,20 +17,19 @@ from click.shell_completion import CompletionItem
 
 from logstore.api import showing
 from logstore.errors import CorruptionError
-from logstore.tools import command_options as options
-from logstore.tools.command_options import LENGTH, SIZE
-from logstore.tools.command_output import Output
-from logstore.tools.views.doctor_findings import (
+from logstore.telemetry.doctor_findings import (
     CANNOT_OPEN,
     LEVEL_OF,
     LEVELS,
     SOON,
     WRONG,
-    Examined,
     Finding,
     Limits,
     typed,
 )
+from logstore.tools import command_options as options
+from logstore.tools.command_options import LENGTH, SIZE
+from logstore.tools.command_output import Output
 from logstore.tools.wording import for_a_shell
 
 EXIT_WRONG = 3
@@ -94,7 +93,7 @@ def doctor(
     every = len(found)
     told = LEVELS[: LEVELS.index(level) + 1]
     found = [each for each in found if each.level in told and not {*ignored} & {*each.names}]
-    found.sort(key=lambda each: (LEVELS.index(each.level), each.about))
+    found.sort(key=lambda each: each.rank)
     if found:
         output.exit_code = EXIT_WRONG if found[0].level == WRONG else EXIT_ADVICE
     left_out = every - len(found)
@@ -112,29 +111,16 @@ def doctor(
 
 def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Finding], str]:
     """The findings, and a line about what was examined."""
-    from logstore.api.info import living_pins, summaries
-    from logstore.api.opening import opened_of
-    from logstore.compaction.usage import usage
-    from logstore.tools.views import doctor_rules
+    from logstore.telemetry import examination
 
     # Read-only, so the log is read: the index itself is examined, too.
     with options.opened(path, readonly=True, create=False) as store:
-        opened = opened_of(store)
-        engine = opened.engine()
-        first = list(summaries(opened, store.streams()))
-        used = usage(engine, living_pins(engine))
-        examined = Examined(store, path, store.info(), used, first, limits)
-        found = [each for rule in doctor_rules.RULES for each in rule(examined)]
-        lagging = [each for each in first if each.lag]
-        if lagging and watch:
+        examined = examination.examine(store, path, limits)
+        found = examination.findings(examined)
+        if watch and examined.lagging:
             time.sleep(watch.total_seconds())
-            second = list(summaries(opened, [each.name for each in lagging]))
-            found += doctor_rules.growing(examined, lagging, second, watch)
-    groups = sum(len(each.groups) for each in first)
-    return found, (
-        f"{showing.counted(len(first), 'stream')}, {showing.counted(groups, 'group')}, "
-        f"{showing.counted(len(used.segments), 'segment')} looked at"
-    )
+            found += examination.growth(examined, examination.again(examined), watch)
+    return found, examination.looked_at(examined)
 
 
 def _closed(path: Path, exc: CorruptionError) -> Finding:

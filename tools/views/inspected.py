@@ -22,6 +22,7 @@ from logstore import format as fmt
 from logstore.api.entry import Entry
 from logstore.api.info import plain_text
 from logstore.api.opening import opened_of
+from logstore.api.showing import readable
 from logstore.codec import codec, listpack, node
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
@@ -37,7 +38,7 @@ from logstore.log.segment_writer import crc_seed
 from logstore.recovery.repaired_view import uuid_of_segments
 from logstore.tools import command_options as options
 from logstore.tools.command_output import EXIT_ERROR, Output
-from logstore.tools.wording import entry_line, entry_object, hex_lines, name_object, readable
+from logstore.tools.wording import entry_line, entry_object, hex_lines, name_object
 
 PACKED_ID = struct.Struct(">QQ")
 INDENT = 48  # of a frame's content in its line

@@ -5,7 +5,7 @@ Text is for people: sizes, dates and ages. JSON has the raw numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -15,24 +15,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logstore.api import showing
+from logstore.api.showing import readable, short_length
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import GroupSettings, StreamSettings
+from logstore.telemetry.segment_parts import segment_marks
+from logstore.telemetry.stream_lines import SORTS, StreamLine, stream_lines
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
 from logstore.tools.text_tables import ByteCount
-from logstore.tools.wording import (
-    by_json_names,
-    dated,
-    entry_for_json,
-    entry_line,
-    name_object,
-    readable,
-    short_length,
-)
+from logstore.tools.wording import by_json_names, dated, entry_for_json, entry_line, name_object
 
 if TYPE_CHECKING:
     from logstore.api.entry import Entry
-    from logstore.api.info import StoreInfo, StreamInfo, StreamSummary
+    from logstore.api.info import StoreInfo, StreamInfo
     from logstore.api.stream import Stream
     from logstore.compaction.usage import SegmentUse, SpaceUsage, StreamUse
     from logstore.log.pinfile import Pin
@@ -245,17 +240,6 @@ STREAMS_HEAD = ("stream", "entries", "size", "last ID", "age", "groups", "lag", 
 STREAMS_NARROW = ("last ID", "groups", "size", "age", "pending")
 
 
-# What streams can be ordered by, the largest first; what is not known comes last.
-SORTS: dict[str, Callable[[StreamSummary], Any]] = {
-    "name": lambda each: each.name,
-    "bytes": lambda each: -each.size_bytes,
-    "entries": lambda each: -each.length,
-    "last": lambda each: (-each.last_id.ms, -each.last_id.seq),
-    "lag": lambda each: 1 if each.lag is None else -each.lag,
-    "pending": lambda each: -each.pending,
-}
-
-
 @options.command("streams")
 @click.argument(
     "pattern", metavar="[PATTERN]", required=False, shell_complete=options.complete_streams
@@ -274,13 +258,12 @@ def streams(output: Output, path: Path, pattern: str | None, sort: str, count: i
     With PATTERN those whose names match it: 'race:*', '?', '[a-c]*'. The lag is that of the group
     that is furthest behind; what is pending is of all groups.
     """
-    from logstore.api.info import summaries
     from logstore.api.opening import opened_of
 
     with options.reading(path) as store:
         names = [name for name in store.streams() if pattern is None or _matches(name, pattern)]
         known = names[: count or None] if sort == "name" else names
-        found = list(summaries(opened_of(store), known))
+        found = list(stream_lines(opened_of(store), known))
     if sort != "name":
         found.sort(key=SORTS[sort])  # those that are alike stay by name
         found = found[: count or None]
@@ -299,26 +282,26 @@ def _tell_of_more(output: Output, left_out: int) -> None:
         output.line(f"and {showing.counted(left_out, 'more stream')}: -n 0 shows all")
 
 
-def _summary_object(found: StreamSummary) -> dict[str, Any]:
+def _summary_object(found: StreamLine) -> dict[str, Any]:
     return {
         **name_object(found.name),
-        "entries": found.length,
+        "entries": found.entries,
         "last_id": str(found.last_id),
         "first_id": str(found.first_id),
         "size_bytes": found.size_bytes,
-        "groups": len(found.groups),
+        "groups": found.groups,
         "lag": found.lag,
         "pending": found.pending,
     }
 
 
-def _summary_row(found: StreamSummary) -> tuple[object, ...]:
+def _summary_row(found: StreamLine) -> tuple[object, ...]:
     lag: object = "unknown" if found.lag is None else found.lag
-    groups = (len(found.groups), lag, found.pending) if found.groups else ("", "", "")
+    groups = (found.groups, lag, found.pending) if found.groups else ("", "", "")
     moment = showing.clock(found.last_id.ms)
     return (
         found.name,
-        found.length,
+        found.entries,
         ByteCount(found.size_bytes),
         str(found.last_id),
         showing.age(moment),
@@ -393,16 +376,6 @@ def segment_row(use: SegmentUse) -> tuple[Any, ...]:
         showing.age(showing.at(use.created_ms)),
         ", ".join(segment_marks(use)),
     )
-
-
-def segment_marks(use: SegmentUse) -> Iterator[str]:
-    """Marks of a segment: active, pinned and so on."""
-    if use.active:
-        yield "active"
-    if use.compacted:
-        yield "compacted"
-    if use.pins:
-        yield "pinned"
 
 
 def _usage_sums(found: SpaceUsage) -> Iterator[tuple[str, str]]:

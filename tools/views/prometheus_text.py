@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
+from logstore.api.showing import printable
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
-from logstore.tools.wording import printable
 
 PROCESS = "logstore_process_"  # of this process, which has done nothing
 

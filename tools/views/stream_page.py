@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from logstore.api import showing
 from logstore.api.info import plain_text
 from logstore.errors import Error
+from logstore.telemetry.store_samples import ADDS, Watch, per_s
 from logstore.tools import command_options as options
 from logstore.tools.views.overview import facts_of_stream
-from logstore.tools.views.store_samples import ADDS, Watch
 from logstore.tools.views.text_canvas import DIM, NOTE, WARN, Canvas, Fact, Piece, grid, table
-from logstore.tools.views.top_picture import GROUP_HEAD, GROUP_NARROW, group_row, per_s
+from logstore.tools.views.top_picture import GROUP_HEAD, GROUP_NARROW, group_row
 from logstore.tools.wording import entry_line
 
 if TYPE_CHECKING:

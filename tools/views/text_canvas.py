@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from logstore.api.showing import printable
 from logstore.tools.text_tables import FOLDED, beginning, cell_len, elided, fitting
-from logstore.tools.wording import printable
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from logstore.api.store import Store
+    from logstore.telemetry.store_samples import Watch
     from logstore.tools.views.keyboard import Keyboard
-    from logstore.tools.views.store_samples import Watch
     from logstore.tools.views.text_canvas import Canvas
     from logstore.tools.views.top_view import TopView
 
@@ -58,7 +58,7 @@ def top(
         if not output.json and output.can_redraw:
             show(output, store, path, interval.total_seconds(), times, patterns)
             return
-        from logstore.tools.views.store_samples import Watch
+        from logstore.telemetry.store_samples import Watch
 
         watch, number = Watch(store, interval.total_seconds(), patterns), 0
         while number < (times if output.json and times else number + 1):
@@ -93,8 +93,8 @@ def show(
     """Fill the terminal until a key, a signal, or so many looks end it; whether it was a signal."""
     from rich.console import Console
 
+    from logstore.telemetry.store_samples import Watch
     from logstore.tools.views.keyboard import LEAVE, Keyboard
-    from logstore.tools.views.store_samples import Watch
 
     console = Console(highlight=False)
     watch = Watch(store, interval_s, patterns, FIRST_S)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from logstore.api import showing
+from logstore.telemetry.store_samples import ACKS, ADDS, READS, Labels, Watch, per_s, rate_of
 from logstore.tools.text_tables import cell_len
-from logstore.tools.views.store_samples import ACKS, ADDS, READS, Labels, Watch, rate_of
 from logstore.tools.views.text_canvas import (
     BAD,
     DIM,
@@ -323,10 +323,3 @@ def _listed(
         )
         lines.append(canvas.line(Piece(text, DIM)))
     return lines
-
-
-def per_s(rate: float | None) -> str:
-    """A rate, with a digit behind the point where it is small."""
-    if rate is None:
-        return ""
-    return f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.1f}"

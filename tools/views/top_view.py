@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from logstore.telemetry.store_samples import ACKS, ADDS, Labels, Watch
 from logstore.tools.views import keyboard
-from logstore.tools.views.store_samples import ACKS, ADDS, Labels, Watch
 from logstore.tuples import NamedTuple
 
 FILTER_MAX = 200

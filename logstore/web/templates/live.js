@@ -22,6 +22,13 @@ async function again() {
 }
 setInterval(again, EVERY_MS);
 
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  button.textContent = "Copied";
+});
+
 document.addEventListener("submit", (event) => {
   const question = event.target.dataset.ask;
   if (question && !confirm(question)) event.preventDefault();

@@ -72,6 +72,13 @@ def rates_of(then: Sample, now: Sample, name: str) -> dict[Labels, float]:
     }
 
 
+def per_s(rate: float | None) -> str:
+    """A rate, with a digit behind the point where it is small."""
+    if rate is None:
+        return ""
+    return f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.1f}"
+
+
 class Watch:
     """Looks at a store: the last two samples, and the rates of those before."""
 
@@ -147,6 +154,13 @@ class Watch:
     def trend(self, name: str, at: Labels = WHOLE) -> list[float]:
         """The rates of a stream, a group, or the store at the last looks, the newest last."""
         return list(self._trends[name].get(at, ()))
+
+    def trends(self) -> dict[str, dict[Labels, list[float]]]:
+        """All trends as they are now: by what they are of, then by stream or group."""
+        return {
+            name: {at: list(each) for at, each in trends.items()}
+            for name, trends in self._trends.items()
+        }
 
     def object(self) -> dict[str, Any]:
         """The last sample as an object for JSON."""

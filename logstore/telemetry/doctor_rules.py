@@ -10,17 +10,16 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from logstore.api import showing
-from logstore.api.info import ConsumerInfo, GroupInfo, StreamSummary
+from logstore.api.info import ConsumerInfo, GroupInfo, StreamSummary, dead_letter_streams
 from logstore.api.opening import opened_of
+from logstore.api.showing import readable, short_length
 from logstore.engine.runtime import disk_space
 from logstore.engine.shm.commit_words import Wake
 from logstore.errors import GroupNotFoundError, StreamNotFoundError
 from logstore.log import file_names as names
 from logstore.log.pinfile import Pin
 from logstore.recovery import index_validity
-from logstore.tools.group_commands import dead_letter_streams
-from logstore.tools.views.doctor_findings import LEVEL_OF, SOON, Examined, Finding
-from logstore.tools.wording import readable, short_length
+from logstore.telemetry.doctor_findings import LEVEL_OF, SOON, Examined, Finding
 
 
 def finding(
@@ -333,6 +332,3 @@ def growing(
 RULES = (
     damage, failed_sync, space, reclaimable, pins, index, codec, scheduled, streams, groups,
 )  # fmt: skip
-
-
-# It fails now; it costs more than it must; it will fail.

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logstore.tools.wording import quoted, readable
+from logstore.api.showing import quoted, readable
 
 if TYPE_CHECKING:
     from logstore.api.info import StoreInfo, StreamSummary
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from logstore.compaction.usage import SpaceUsage
 
 
+# It fails now; it costs more than it must; it will fail.
 WRONG, SLOW, SOON = "wrong", "slow", "soon"
 LEVELS = (WRONG, SLOW, SOON)
 CANNOT_OPEN = "cannot-open"
@@ -55,6 +56,11 @@ class Finding:
         """What it is ignored by: its check, or that about what it is about."""
         return self.check, f"{self.check}:{self.about}"
 
+    @property
+    def rank(self) -> tuple[int, str]:
+        """Its place in a list: the worst first."""
+        return LEVELS.index(self.level), self.about
+
 
 @dataclass(frozen=True, slots=True)
 class Examined:
@@ -66,6 +72,11 @@ class Examined:
     usage: SpaceUsage
     streams: list[StreamSummary]
     limits: Limits
+
+    @property
+    def lagging(self) -> list[StreamSummary]:
+        """The streams with a group that lags."""
+        return [each for each in self.streams if each.lag]
 
     def command(self, name: str, *arguments: str | bytes) -> str:
         """A command about this store, as a shell takes it."""
