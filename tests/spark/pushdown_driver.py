@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.scan.scanned_stores import make_store, seal_with_statistics
 from tests.spark import conftest
-from tests.spark.pushdown_loads import load_kinds, places
+from tests.spark.pushdown_loads import load_kinds, orders, places
 
 BEGIN_MS = 1_760_000_000_000
 KEPT = (
@@ -356,7 +356,7 @@ class Driver:
 
 CHECKS = (
     Driver.filters, Driver.aggregates, Driver.tops, Driver.metrics, Driver.plans, Driver.joins,
-    Driver.moments, load_kinds, places,
+    Driver.moments, load_kinds, orders, places,
 )  # fmt: skip
 
 

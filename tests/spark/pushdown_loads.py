@@ -1,10 +1,11 @@
-"""What a session asks of loads of all kinds, and of where entries lie.
+"""What a session asks of loads of all kinds, of their order, and of where entries lie.
 
 The checks of `pushdown_driver`, which hands itself over; `test_pushdown` looks at the answers.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from logstore import format as fmt
@@ -71,6 +72,81 @@ def _asked(driver: Any, columns: str) -> dict[str, Any]:
         if here != there:
             wrong.append([query, here, there])
     return {"wrong": wrong, "without_tasks": without_tasks}
+
+
+# -- order ----------------------------------------------------------------------------------------
+ORDERED = "select stream, id_key, n, spark_partition_id() as p from {} sort by stream, id_key"
+WINDOW = (
+    "select stream, id, n, row_number() over (partition by stream order by id_key) as r from {}"
+)
+# What is asked of which load.
+ORDERS: dict[str, tuple[dict[str, Any], str]] = {
+    "two stores": ({"streams": "laps,single", "minPartitions": "6"}, ORDERED),
+    "streams as they were named": ({"streams": "single,laps", "minPartitions": "1"}, ORDERED),
+    "a name that is no text": ({"minPartitions": "1"}, ORDERED),
+    "some of the streams": ({}, ORDERED.replace("sort", "where stream in ('far', 'laps') sort")),
+    "some of the IDs": (
+        {"streams": "laps,single"},
+        ORDERED.replace("sort", "where ms > 1760000005000 sort"),
+    ),
+    "one stream of a load": (
+        {"minPartitions": "5"},
+        "select id_key, n from {} where stream = 'laps' sort by id_key",
+    ),
+    "a window": ({"streams": "laps,single", "minPartitions": "1", "path": "two"}, WINDOW),
+    "a window over parts": ({"streams": "laps,single", "minPartitions": "4"}, WINDOW),
+    "all by ID": (
+        {"streams": "laps", "minPartitions": "1", "path": "two"},
+        "select id, n from {} order by id_key",
+    ),
+    "all by time": (
+        {"streams": "laps", "minPartitions": "1", "path": "two"},
+        "select ts, n from {} order by ts",
+    ),
+    "by a time that may be null": (
+        {"streams": "far", "minPartitions": "1", "path": "two"},
+        "select ts, n from {} order by ts",
+    ),
+    "backwards": (
+        {"streams": "laps", "minPartitions": "1", "path": "two"},
+        "select id, n from {} order by id_key desc",
+    ),
+    "two streams by ID": (
+        {"streams": "laps,single", "minPartitions": "1", "path": "two"},
+        "select id, n from {} order by id_key",
+    ),
+}
+
+
+def orders(driver: Any) -> dict[str, Any]:
+    """Which queries Spark sorts for, and of which the rows are wrong."""
+    found: dict[str, Any] = {"sorted": [], "not": [], "wrong": []}
+    for name, (options, query) in ORDERS.items():
+        path = {"path": str(driver.folder / options["path"])} if "path" in options else {}
+        driver.tables(**options | path)
+        frame = driver.spark.sql(query.format("ours"))
+        has_sort = re.search(r"\bSort \[", driver.plan(frame)) is not None
+        found["sorted" if has_sort else "not"].append(name)
+        here = list(map(tuple, frame.collect()))
+        there = list(map(tuple, driver.spark.sql(query.format("theirs")).collect()))
+        if "spark_partition_id" in query:
+            is_right = here == sorted(here, key=_place) and _rows(here) == _rows(there)
+        elif "order by id_key" in query.replace(WINDOW, ""):
+            is_right = here == there
+        else:  # rows of one time have no order
+            is_right = sorted(map(str, here)) == sorted(map(str, there))
+            is_right &= "order by ts" not in query or [t for t, _ in here] == [t for t, _ in there]
+        if not is_right:
+            found["wrong"].append([name, len(here), len(there)])
+    return found
+
+
+def _place(row: tuple[Any, ...]) -> Any:
+    return row[3], row[0].encode(), bytes(row[1])
+
+
+def _rows(found: list[tuple[Any, ...]]) -> list[str]:
+    return sorted(str(row[:3]) for row in found)
 
 
 # -- where entries lie ----------------------------------------------------------------------------

@@ -118,6 +118,29 @@ def test_loads_of_all_kinds_push_down(answers: dict[str, Any], kind: str) -> Non
     assert answers["load_kinds"][kind] == {"wrong": [], "without_tasks": 3}
 
 
+def test_rows_are_not_sorted_that_come_in_order(answers: dict[str, Any]) -> None:
+    assert answers["orders"] == {
+        "not": [
+            "two stores",
+            "some of the streams",
+            "some of the IDs",
+            "one stream of a load",
+            "a window",
+            "all by ID",
+            "all by time",
+        ],
+        "sorted": [
+            "streams as they were named",
+            "a name that is no text",
+            "a window over parts",
+            "by a time that may be null",
+            "backwards",
+            "two streams by ID",
+        ],
+        "wrong": [],
+    }
+
+
 def test_a_query_may_ask_where_entries_lie(answers: dict[str, Any]) -> None:
     """The last node is open: the plan has a copy, and no place."""
     found = answers["places"]
