@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.scan.scanned_stores import make_store, seal_with_statistics
 from tests.spark import conftest
+from tests.spark.pushdown_loads import load_kinds, orders, places
 
 BEGIN_MS = 1_760_000_000_000
 KEPT = (
@@ -168,12 +169,13 @@ class Driver:
         self.folder = folder
         self.spark = spark
 
-    def load(self, schema: str = TYPED, **options: str) -> Any:
+    def load(self, schema: str = TYPED, **options: Any) -> Any:
         """All streams of both stores."""
         reader = self.spark.read.format("logstore").schema(schema)
         paths = [str(self.folder / each) for each in ("one", "two")]
         if "path" in options:
-            paths = [options.pop("path")]
+            path = options.pop("path")
+            paths = path if isinstance(path, list) else [path]
         return reader.options(**{"reader": "jvm", "streams": "*"} | options).load(paths)
 
     def plan(self, frame: Any) -> str:
@@ -215,11 +217,15 @@ class Driver:
             for name, each in loads.items()
         }
 
-    def tables(self, **options: str) -> None:
+    def tables(self, **options: Any) -> None:
         """The views ``ours`` and ``theirs`` of a load."""
         self.load(**options).createOrReplaceTempView("ours")
         theirs = self.load(**options | {"reader": "python"}).cache()
         theirs.createOrReplaceTempView("theirs")
+
+    def filters_of(self, seed: int) -> Filters:
+        """Conditions that a seed draws."""
+        return Filters(seed)
 
     def asked(self, query: str) -> tuple[list[str], list[str], bool]:
         """The rows of a query, those that it should have, and whether a task was needed."""
@@ -312,7 +318,16 @@ class Driver:
             "top": self.read(frame.orderBy("id_key").limit(3)),
             "last": self.read(frame.orderBy(frame.ts.desc()).limit(3)),
             "none": self.read(frame.where("stream = 'other'")),
+            "apart": self.read(self.wide().where("ms in (1, 17)")),
         }
+
+    def wide(self) -> Any:
+        """Nodes of 40 KiB, each of four entries."""
+        path = str(self.folder / "wide")
+        with make_store(path, segment_bytes=1 << 22) as store:
+            for at in range(40):
+                store["laps"].add({"s": f"{at:010240}"}, id=f"{at}-1")
+        return self.load(path=path, minPartitions="1")
 
     def joins(self) -> str:
         """The plan of a join with a small part of a load: Spark knows that it is small."""
@@ -341,7 +356,7 @@ class Driver:
 
 CHECKS = (
     Driver.filters, Driver.aggregates, Driver.tops, Driver.metrics, Driver.plans, Driver.joins,
-    Driver.moments,
+    Driver.moments, load_kinds, orders, places,
 )  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def test_first_rows_and_limits_are_those_of_all_rows(answers: dict[str, Any]) ->
 
 
 def test_metrics_tell_that_nodes_are_left_out(answers: dict[str, Any]) -> None:
-    """Of 60 nodes with four entries each."""
+    """Of 60 nodes with four entries each; of 10 large ones."""
     found = answers["metrics"]
     assert {name: each["nodesRead"] for name, each in found.items()} == {
         "all": 60,
@@ -81,7 +81,9 @@ def test_metrics_tell_that_nodes_are_left_out(answers: dict[str, Any]) -> None:
         "top": 1,
         "last": 2,
         "none": 0,
+        "apart": 2,
     }
+    assert found["apart"]["bytesRead"] < 3 * 40960  # and not the nodes between both
     assert found["all"]["nodesSkipped"] == 0
     assert found["all"]["rowsRead"] == 240
     assert found["range"]["nodesSkipped"] == 57
@@ -108,3 +110,50 @@ def test_a_small_part_of_a_load_is_sent_to_a_join(answers: dict[str, Any]) -> No
 
 def test_all_queries_of_a_load_read_one_moment(answers: dict[str, Any]) -> None:
     assert answers["moments"] == [10, 20, 10, 20, 19, 11]
+
+
+@pytest.mark.parametrize("kind", ["as of", "shipped", "shipped and not", "pattern", "table"])
+def test_loads_of_all_kinds_push_down(answers: dict[str, Any], kind: str) -> None:
+    """And give the rows that Python gives. Four of six queries are answered by the plan."""
+    assert answers["load_kinds"][kind] == {"wrong": [], "without_tasks": 3}
+
+
+def test_rows_are_not_sorted_that_come_in_order(answers: dict[str, Any]) -> None:
+    assert answers["orders"] == {
+        "not": [
+            "two stores",
+            "some of the streams",
+            "some of the IDs",
+            "one stream of a load",
+            "a window",
+            "all by ID",
+            "all by time",
+        ],
+        "sorted": [
+            "streams as they were named",
+            "a name that is no text",
+            "a window over parts",
+            "by a time that may be null",
+            "backwards",
+            "two streams by ID",
+        ],
+        "wrong": [],
+    }
+
+
+def test_a_query_may_ask_where_entries_lie(answers: dict[str, Any]) -> None:
+    """The last node is open: the plan has a copy, and no place."""
+    found = answers["places"]
+    refused, streamed = found.pop("python"), found.pop("streamed")
+    assert found == {
+        "equal": True,
+        "nowhere": 2,
+        "star": ["id", "n"],
+        "filtered": 4,
+        "hidden": [["x", 1], ["x", None]],
+        "not asked": False,
+        "asked": True,
+    }
+    assert "column '_segment' is one of the reader in the JVM" in refused
+    assert "option 'reader' is python" in refused
+    assert streamed == [22, 20, "0"]

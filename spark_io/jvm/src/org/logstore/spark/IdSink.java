@@ -21,31 +21,9 @@ final class IdSink implements EntrySink {
   }
 
   @Override
-  public int field(byte[] data, int offset, int length) {
-    return NONE;
-  }
-
-  @Override
-  public boolean wantsPairs() {
-    return false;
-  }
-
-  @Override
   public void begin(long ms, long seq, int segment, long nodeOffset) {
     each.accept(stream, new Id(ms, seq));
   }
-
-  @Override
-  public void pair(byte[] data, int offset, int length) {}
-
-  @Override
-  public void text(int field, byte[] data, int offset, int length) {}
-
-  @Override
-  public void number(int field, long value) {}
-
-  @Override
-  public void end() {}
 
   @Override
   public int rows() {

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.net.URI;
 import java.net.URISyntaxException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Collections;
 import java.util.Iterator;
@@ -11,6 +12,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.IntStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.spark.sql.SparkSession;
@@ -150,14 +152,31 @@ final class Load {
     return found.subList(0, count);
   }
 
+  /** The numbers of the columns of some names; behind those of the schema come those of places. */
+  List<Integer> numbers(Set<String> names) {
+    List<String> known = new ArrayList<>(Arrays.asList(schema.fieldNames()));
+    PlaceColumn.ALL.forEach(each -> known.add(each.name()));
+    return IntStream.range(0, known.size())
+        .filter(at -> names.contains(known.get(at)) && known.indexOf(known.get(at)) == at)
+        .boxed()
+        .toList();
+  }
+
   /** How a column of a number is read. */
   ColumnSpec column(int number) {
-    return columns().columns().get(number);
+    PlaceColumn place = place(number);
+    return place == null ? columns().columns().get(number) : place.spec();
   }
 
   /** A column of a number, as Spark has it. */
   StructField field(int number) {
-    return schema.fields()[number];
+    PlaceColumn place = place(number);
+    return place == null ? schema.fields()[number] : place.field();
+  }
+
+  /** A column that is not in the schema, by its number; null if it is. */
+  PlaceColumn place(int number) {
+    return number < schema.size() ? null : PlaceColumn.ALL.get(number - schema.size());
   }
 
   /** The Python source of this load: it keeps what it planned, as the load does. */

@@ -4,11 +4,13 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.stream.Collectors;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportOrdering;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.BooleanType;
@@ -18,16 +20,18 @@ import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampType;
+import org.logstore.spark.columns.ColumnSpec;
 import org.logstore.spark.plan.PlannedStream;
 
 /** A read of some of a load, by the JVM. */
-final class LogstoreScan implements SupportsReportStatistics {
+final class LogstoreScan implements SupportsReportStatistics, SupportsReportOrdering {
   private static final int ROW_BYTES = 8; // that Spark takes a row for, beside its columns
 
   private final Load load;
   private final List<Integer> kept;
   private final Asked asked;
   private final String pushed;
+  private SortOrder[] order; // null: nobody asked
 
   /**
    * A scan.
@@ -81,6 +85,17 @@ final class LogstoreScan implements SupportsReportStatistics {
         return OptionalLong.of(rows);
       }
     };
+  }
+
+  /** Spark asks in batches alone, and also where it needs no order. */
+  @Override
+  public synchronized SortOrder[] outputOrdering() {
+    if (order == null) {
+      List<ColumnSpec> columns = kept.stream().map(load::column).toList();
+      boolean isPossible = RowOrder.isPossible(columns);
+      order = isPossible ? RowOrder.of(load.parts(asked), columns) : new SortOrder[0];
+    }
+    return order;
   }
 
   private static boolean isOfFixedSize(DataType type) {

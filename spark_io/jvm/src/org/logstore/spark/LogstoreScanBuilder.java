@@ -4,9 +4,9 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.List;
+import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
-import java.util.stream.IntStream;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.NullOrdering;
 import org.apache.spark.sql.connector.expressions.SortDirection;
@@ -165,18 +165,24 @@ final class LogstoreScanBuilder
   @Override
   public Scan build() {
     String why = load.whyPython();
+    List<Integer> kept = load.numbers(required);
     if (!why.isEmpty()) {
+      kept.stream().map(load::place).filter(Objects::nonNull).forEach(each -> refuse(each, why));
       return new PythonScan(load, why);
     }
     if (summaries != null) {
       return new AggregateScan(query, summaries, load.columns().shown() + told);
     }
-    String[] names = load.schema().fieldNames();
-    List<Integer> kept =
-        IntStream.range(0, names.length)
-            .filter(at -> required.contains(names[at]))
-            .boxed()
-            .toList();
     return new LogstoreScan(load, kept, asked, told);
+  }
+
+  private static void refuse(PlaceColumn column, String why) {
+    throw new LogstoreException(
+        "OptionError",
+        "column '"
+            + column.name()
+            + "' is one of the reader in the JVM, and Python reads here, for "
+            + why
+            + ": leave the column out");
   }
 }

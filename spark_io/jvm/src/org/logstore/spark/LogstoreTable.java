@@ -4,6 +4,8 @@ import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -19,7 +21,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Invariant: all queries over one load read the same moment, that of the first one, as with the
  * Python source; so its plan is kept here.
  */
-final class LogstoreTable implements SupportsRead, SupportsWrite {
+final class LogstoreTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
   private final StructType schema;
   private final String whyPython;
   private final Map<Map<String, String>, Load> loads = new HashMap<>();
@@ -38,6 +40,11 @@ final class LogstoreTable implements SupportsRead, SupportsWrite {
   @SuppressWarnings("deprecation") // the default of what takes its place calls it
   public StructType schema() {
     return schema;
+  }
+
+  @Override
+  public MetadataColumn[] metadataColumns() {
+    return PlaceColumn.ALL.toArray(MetadataColumn[]::new);
   }
 
   @Override

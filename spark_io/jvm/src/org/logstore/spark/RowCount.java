@@ -41,32 +41,4 @@ final class RowCount implements EntrySink {
   public boolean isFull() {
     return rows >= BATCH_ROWS;
   }
-
-  @Override
-  public void stream(byte[] name) {}
-
-  @Override
-  public int field(byte[] data, int offset, int length) {
-    return NONE;
-  }
-
-  @Override
-  public boolean wantsPairs() {
-    return false;
-  }
-
-  @Override
-  public void begin(long ms, long seq, int segment, long nodeOffset) {}
-
-  @Override
-  public void pair(byte[] data, int offset, int length) {}
-
-  @Override
-  public void text(int field, byte[] data, int offset, int length) {}
-
-  @Override
-  public void number(int field, long value) {}
-
-  @Override
-  public void end() {}
 }

@@ -36,6 +36,12 @@ abstract class Column extends ColumnVector {
   /** Puts the decimal digits of a number into a row; false: they are not of the column's type. */
   abstract boolean number(int row, long value);
 
+  /** Makes a row null, which no text that is not empty may be; whether it may. */
+  final boolean putNone(int row, boolean isEmpty) {
+    states[row] = isEmpty ? NULL : MALFORMED;
+    return isEmpty;
+  }
+
   /** Makes room for so many rows. */
   void grow(int capacity) {
     states = Arrays.copyOf(states, capacity);

@@ -28,6 +28,10 @@ public record ColumnSpec(String name, Kind kind, byte[] field, DataType type)
     /** The whole entry as JSON, where a value of it is malformed. */
     CORRUPT,
     /** The store that the row is from. */
-    STORE
+    STORE,
+    /** The segment that the node is in; null if it is in none. */
+    SEGMENT,
+    /** Where in its segment the node begins; null if it is in none. */
+    OFFSET
   }
 }

@@ -24,8 +24,7 @@ final class DecimalColumn extends Column {
       put(row, reader.large);
       return true;
     }
-    states[row] = length == 0 ? NULL : MALFORMED;
-    return length == 0;
+    return putNone(row, length == 0);
   }
 
   @Override
@@ -34,8 +33,7 @@ final class DecimalColumn extends Column {
       put(row, reader.large);
       return true;
     }
-    states[row] = MALFORMED;
-    return false;
+    return putNone(row, false);
   }
 
   /** Puts a number whose 64 bits are unsigned. */

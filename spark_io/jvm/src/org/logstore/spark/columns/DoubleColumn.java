@@ -20,8 +20,7 @@ final class DoubleColumn extends Column {
       put(row, reader.value);
       return true;
     }
-    states[row] = length == 0 ? NULL : MALFORMED;
-    return length == 0;
+    return putNone(row, length == 0);
   }
 
   @Override

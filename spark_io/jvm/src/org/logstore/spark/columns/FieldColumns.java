@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.IntStream;
 import org.logstore.spark.LogstoreException;
+import org.logstore.spark.Repr;
 
 /**
  * The columns that are fields of the entries, and what in them is malformed.
@@ -127,11 +128,11 @@ final class FieldColumns {
         throw new LogstoreException(
             "UsageError",
             "a value of field "
-                + Shown.repr(names.get(i))
+                + Repr.of(names.get(i))
                 + " is no "
                 + Columns.shown(columns[i].dataType())
                 + ": "
-                + Shown.repr(beginning(failures[i]))
+                + Repr.of(beginning(failures[i]))
                 + "; read the column as string, or with mode=PERMISSIVE, which makes it null");
       }
     }

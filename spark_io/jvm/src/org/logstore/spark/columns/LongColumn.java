@@ -20,8 +20,7 @@ final class LongColumn extends Column {
       put(row, reader.value);
       return true;
     }
-    states[row] = length == 0 ? NULL : MALFORMED;
-    return length == 0;
+    return putNone(row, length == 0);
   }
 
   @Override
@@ -30,8 +29,7 @@ final class LongColumn extends Column {
       put(row, reader.value);
       return true;
     }
-    states[row] = MALFORMED;
-    return false;
+    return putNone(row, false);
   }
 
   /** Puts a value. */

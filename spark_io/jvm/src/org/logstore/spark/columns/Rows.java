@@ -117,7 +117,7 @@ public final class Rows implements EntrySink {
         each.mark();
       }
     }
-    standard.begin();
+    standard.begin(segment, nodeOffset);
     if (entry != null) {
       entry.begin();
     }

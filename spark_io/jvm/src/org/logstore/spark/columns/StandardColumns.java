@@ -5,12 +5,16 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 
-/** The columns that every entry has: its stream, its ID, and all of its pairs. */
+/** The columns that every entry has: its stream, its ID, all of its pairs, and where it lies. */
 final class StandardColumns {
   private final ColumnSpec.Kind[] kinds;
   private final Column[] columns;
   private final PairsColumn[] pairs;
   private final TextColumn[] streams;
+
+  // The node of the entry.
+  private int segment;
+  private long offset; // 0: it is in no segment
 
   /** Of columns, those that are no fields. */
   StandardColumns(ColumnSpec[] specs, Column[] columns, String store) {
@@ -49,8 +53,10 @@ final class StandardColumns {
     }
   }
 
-  /** An entry begins. */
-  void begin() {
+  /** An entry begins; its node is in a segment at an offset, 0: in none. */
+  void begin(int segment, long offset) {
+    this.segment = segment;
+    this.offset = offset;
     for (PairsColumn each : pairs) {
       each.begin();
     }
@@ -95,8 +101,16 @@ final class StandardColumns {
         case MS -> unsigned(column, row, ms);
         case SEQ -> unsigned(column, row, seq);
         case TS -> timestamp((LongColumn) column, row, ms);
+        case SEGMENT -> place((LongColumn) column, row, Integer.toUnsignedLong(segment));
+        case OFFSET -> place((LongColumn) column, row, offset);
         default -> ((PairsColumn) column).end(row);
       }
+    }
+  }
+
+  private void place(LongColumn column, int row, long value) {
+    if (offset != 0) {
+      column.put(row, value);
     }
   }
 

@@ -1,7 +1,9 @@
 package org.logstore.spark.log;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import org.logstore.spark.Repr;
 
 /** The texts of errors, as {@code str(error)} of {@code logstore.errors} gives them. */
 final class ErrorText {
@@ -11,7 +13,7 @@ final class ErrorText {
   static String at(String message, byte[] stream, Long segment, Long offset) {
     List<String> where = new ArrayList<>();
     if (stream != null) {
-      where.add("stream " + quoted(text(stream)));
+      where.add("stream " + Repr.of(text(stream)));
     }
     if (segment != null) {
       where.add("segment " + Long.toUnsignedString(segment));
@@ -48,7 +50,7 @@ final class ErrorText {
       if (size == 0) {
         out.append(String.format("\\x%02x", data[at++] & 0xFF));
       } else {
-        out.append(new String(data, at, size, java.nio.charset.StandardCharsets.UTF_8));
+        out.append(new String(data, at, size, StandardCharsets.UTF_8));
         at += size;
       }
     }
@@ -74,48 +76,5 @@ final class ErrorText {
     boolean overlong = lead == 0xE0 && second < 0xA0 || lead == 0xF0 && second < 0x90;
     boolean outside = lead == 0xED && second >= 0xA0 || lead == 0xF4 && second >= 0x90;
     return overlong || outside ? 0 : size;
-  }
-
-  /** A text in quotes, as {@code repr} of Python writes it. */
-  private static String quoted(String text) {
-    char quote = text.indexOf('\'') >= 0 && text.indexOf('"') < 0 ? '"' : '\'';
-    StringBuilder out = new StringBuilder().append(quote);
-    text.codePoints().forEach(each -> quoteOne(out, each, quote));
-    return out.append(quote).toString();
-  }
-
-  private static void quoteOne(StringBuilder out, int each, char quote) {
-    if (each == quote || each == '\\') {
-      out.append('\\').append((char) each);
-    } else if (each == '\t') {
-      out.append("\\t");
-    } else if (each == '\n') {
-      out.append("\\n");
-    } else if (each == '\r') {
-      out.append("\\r");
-    } else if (isPrintable(each)) {
-      out.appendCodePoint(each);
-    } else if (each < 0x100) {
-      out.append(String.format("\\x%02x", each));
-    } else if (each < 0x10000) {
-      out.append(String.format("\\u%04x", each));
-    } else {
-      out.append(String.format("\\U%08x", each));
-    }
-  }
-
-  private static boolean isPrintable(int each) {
-    return switch (Character.getType(each)) {
-      case Character.CONTROL,
-              Character.FORMAT,
-              Character.SURROGATE,
-              Character.PRIVATE_USE,
-              Character.UNASSIGNED,
-              Character.LINE_SEPARATOR,
-              Character.PARAGRAPH_SEPARATOR ->
-          false;
-      case Character.SPACE_SEPARATOR -> each == ' ';
-      default -> true;
-    };
   }
 }

@@ -16,7 +16,8 @@ public record Id(long ms, long seq) implements Comparable<Id>, Serializable {
     return found != 0 ? found : Long.compareUnsigned(seq, other.seq);
   }
 
-  static Id max(Id one, Id other) {
+  /** The larger of two. */
+  public static Id max(Id one, Id other) {
     return one.compareTo(other) >= 0 ? one : other;
   }
 

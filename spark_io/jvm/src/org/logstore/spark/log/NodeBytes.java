@@ -49,14 +49,21 @@ final class NodeBytes implements Closeable {
     return read;
   }
 
-  /** Finds the listpack of an item, which is at an index of a list. */
-  void find(NodeItem item, Section section, byte[] items, int at) throws Damage {
+  /**
+   * Finds the listpack of an item, which is at an index of a list.
+   *
+   * @param number the item's in its split
+   * @param choice which items behind it are read, too
+   */
+  void find(
+      NodeItem item, Section section, byte[] items, int at, int number, NodeItem.Choice choice)
+      throws Damage {
     if (item.position == 0) {
       set(items, item.listpackAt, item.after);
       return;
     }
     if (!isInStretch(item)) {
-      long wanted = NodeItem.stretchBytes(items, at, items.length);
+      long wanted = NodeItem.stretchBytes(items, at, number, choice);
       fetch(item.position, Math.max(wanted, item.frameBytes()), true);
     }
     int begin = (int) (item.position - stretchPosition);

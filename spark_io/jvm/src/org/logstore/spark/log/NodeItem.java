@@ -85,20 +85,31 @@ final class NodeItem {
     return new Id(lastMs, lastSeq);
   }
 
+  /** Says of nodes whether they are read. */
+  interface Choice {
+    /** Whether an item is read, of which the number in its split is given. */
+    boolean reads(NodeItem item, int number);
+  }
+
   /**
    * How much of the log to read for a list of nodes from an index on.
    *
-   * @return bytes from the frame of the first node on, which hold it and those behind it, while
-   *     each begins shortly behind the one before, and it all (but for the first) is not too much
+   * @param number of the first node, which is read
+   * @param choice which of the others are
+   * @return bytes from the frame of the first node on, which hold it and those behind it that are
+   *     read, while each begins shortly behind the one before, and it all (but for the first) is
+   *     not too much
    */
-  static long stretchBytes(byte[] items, int at, int end) {
+  static long stretchBytes(byte[] items, int at, int number, Choice choice) {
     NodeItem item = new NodeItem();
     long begin = 0;
     long upto = 0;
-    for (; item.read(items, at, end); at = item.after) {
-      if (item.position == 0) {
+    for (; item.read(items, at, items.length); at = item.after) {
+      if (item.position == 0 || begin != 0 && !choice.reads(item, number)) {
+        number++;
         continue;
       }
+      number++;
       if (begin == 0) {
         begin = item.position;
       } else {

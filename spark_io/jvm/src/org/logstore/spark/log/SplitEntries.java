@@ -130,25 +130,42 @@ public final class SplitEntries implements Closeable {
     if (lease != null) {
       lease.keep();
     }
-    if (!selection.has(node++) || !item.meets(wanted)) {
+    if (!isLookedAt(item, node)) {
+      node++;
       at = item.after;
       return;
     }
     if (losses.isPending() && at != lostUpto) {
       losses.check(); // no more can be beside it
     }
-    if (counts && item.isInside(blocks.section(), wanted)) {
-      counted = item.live;
-    } else {
+    if (isRead(item, counts)) {
       readNode(sink, counts);
+    } else {
+      counted = item.live;
     }
+    node++;
     at = item.after;
+  }
+
+  private boolean isLookedAt(NodeItem item, int number) {
+    return selection.has(number) && item.meets(wanted);
+  }
+
+  /** Whether a node that is looked at is read: where entries are counted its item may suffice. */
+  private boolean isRead(NodeItem item, boolean counts) {
+    return !counts || !item.isInside(blocks.section(), wanted);
   }
 
   private void readNode(EntrySink sink, boolean counts) {
     int rows = sink.rows();
     try {
-      bytes.find(item, blocks.section(), blocks.body(), at);
+      bytes.find(
+          item,
+          blocks.section(),
+          blocks.body(),
+          at,
+          node,
+          (other, number) -> isLookedAt(other, number) && isRead(other, counts));
       reader.open(
           blocks.section(), wanted, blocks.body(), item, bytes.data(), bytes.from(), bytes.to());
       nodes++;

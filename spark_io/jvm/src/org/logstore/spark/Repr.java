@@ -1,11 +1,11 @@
-package org.logstore.spark.columns;
+package org.logstore.spark;
 
 /** Text in errors, as Python's {@code repr} shows it. */
-final class Shown {
-  private Shown() {}
+public final class Repr {
+  private Repr() {}
 
   /** A text in quotes, in which nothing is left that does not print. */
-  static String repr(String text) {
+  public static String of(String text) {
     char quote = text.indexOf('\'') >= 0 && text.indexOf('"') < 0 ? '"' : '\'';
     StringBuilder found = new StringBuilder().append(quote);
     text.codePoints().forEach(one -> add(found, one, quote));
