@@ -207,6 +207,18 @@ class Driver:
         query.option("checkpointLocation", str(self.folder / "c2")).start().awaitTermination()
         return [self.load(**into).count() > 0, bool(seen) and seen[0][1]]
 
+    def stream_read(self) -> list[Any]:
+        """How many rows a streaming query has, and whether in several batches; who reads."""
+        options = {"path": str(self.folder / "store"), "stream": "laps"}
+        reader = self.spark.readStream.format("logstore").options(**options)
+        stream = reader.option("maxRowsPerTrigger", 150).schema("n int").load()
+        seen: list[int] = []
+        query = stream.writeStream.foreachBatch(lambda batch, _: seen.append(batch.count()))
+        running = query.trigger(availableNow=True).start()
+        running.awaitTermination()
+        told = running.lastProgress["sources"][0]["description"]
+        return [sum(seen), len(seen) > 1, told]
+
     def planners(self) -> list[int]:
         """The processes that plan for this JVM."""
         found: list[int] = []
@@ -294,6 +306,7 @@ CHECKS: dict[str, tuple[Callable[[Driver], Any], ...]] = {
         Driver.wrong_options,
         Driver.writes,
         Driver.streams,
+        Driver.stream_read,
         Driver.threads,
         Driver.pins,
         Driver.killed_planner,

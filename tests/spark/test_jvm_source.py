@@ -118,6 +118,15 @@ def test_streams_are_written_by_the_python_source(answers: dict[str, Any]) -> No
     assert answers["streams"] == [True, ROWS]
 
 
+def test_a_stream_is_read_by_the_jvm_also_where_spark_is_too_old_for_pythons(
+    answers: dict[str, Any],
+) -> None:
+    assert isinstance(answers["stream_read"], list), answers["stream_read"]
+    rows, has_batches, source = answers["stream_read"]
+    assert (rows, has_batches) == (ROWS, True)
+    assert "LogstoreStream" in source
+
+
 def test_with_the_jar_at_the_start_every_thread_has_it(answers: dict[str, Any]) -> None:
     assert answers["threads"] == ["jvm"] * 4
 
