@@ -34,7 +34,8 @@ def register(spark: Any, reader: str = spark_options.AUTO) -> None:
         reader: ``auto``: the reader in the JVM reads if the session was started with its jar
             (`jar`), else the Python source. ``jvm``: add the jar to the session now. That holds
             for the thread that calls this, and for sessions that it makes of this one; another
-            thread keeps what it had. To have it everywhere give the jar in ``spark.jars``.
+            thread keeps what it had. Over Spark Connect the jar is sent to the server, and holds
+            for this session alone. To have it everywhere give the jar in ``spark.jars``.
 
     Raises:
         OptionError: the Python of the workers cannot import logstore, and the error names

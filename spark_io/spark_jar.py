@@ -37,8 +37,12 @@ def jar() -> str:
 
 
 def add(spark: Any) -> None:
-    """Add the jar to a session that runs."""
+    """Add the jar to a session that runs; over Spark Connect it is sent to the server."""
     path = jar()
+    if getattr(spark, "sparkContext", None) is None:
+        # ADD JAR would be taken there without a word, and the Python source would go on reading.
+        spark.addArtifacts(path)
+        return
     if "'" in path or "\n" in path:
         raise OptionError(f"Spark's ADD JAR takes no such path, copy the jar elsewhere: {path!r}")
     spark.sql(f"ADD JAR '{path}'").collect()

@@ -1,19 +1,23 @@
 """The question of the demo: the mean departure delay per carrier and month, of what is left.
 
-Spark answers from the store; pandas answers from the CSV, and knows nothing of the store. Imports
-pyspark and pandas only when it is asked.
+Spark answers from the store, by its reader in the JVM where the jar is, and by the Python source;
+pandas answers from the CSV, and knows nothing of the store. Imports pyspark and pandas only when it
+is asked.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from tests.demo import data as demo_data
 from tests.demo.data import MINUTE_MS, SECOND_HALF
 from tests.demo.load import DemoError
+from tests.spark.found_jar import found_jar
 
 Means: TypeAlias = dict[tuple[str, int], float]
 
@@ -36,6 +40,7 @@ def session(scratch: Path) -> Any:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.jars": found_jar(),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": str(TASKS),
@@ -50,18 +55,28 @@ def session(scratch: Path) -> Any:
     return spark
 
 
-def means_of_spark(spark: Any, path: Path, streams: list[str]) -> Means:
-    """The means, from the store."""
+def readers() -> tuple[str, ...]:
+    """Which readers a session has: ``jvm`` first, where the jar is."""
+    return ("jvm", "python") if found_jar() else ("python",)
+
+
+def means_of_spark(spark: Any, path: Path, streams: list[str], reader: str) -> Means:
+    """The means, from the store, by a reader; DemoError if another one reads."""
     from pyspark.sql import functions
 
     flights = (
         spark.read.format("logstore")
         .option("path", str(path.absolute()))
         .option("streams", ",".join(streams))
+        .option("reader", reader)
         .schema(SCHEMA)
         .load()
     )
     grouped = flights.groupBy("carrier", "month").agg(functions.avg("dep_delay").alias("mean"))
+    with redirect_stdout(StringIO()) as plan:
+        grouped.explain()
+    if ("read by the JVM" in plan.getvalue()) is not (reader == "jvm"):
+        raise DemoError(f"{reader} was to read, and the plan says: {plan.getvalue()}")
     return {(row["carrier"], row["month"]): row["mean"] for row in grouped.collect()}
 
 

@@ -30,7 +30,7 @@ appender.stderr.layout.pattern = %m%n
 """
 
 
-def session(master: str, aside: Path, **conf: str) -> Any:
+def session(master: str, aside: Path, *, registers: bool = True, **conf: str) -> Any:
     """The session of a driver on that master, the source registered, all its files aside."""
     os.environ["SPARK_HOME"] = str(home_of_links(aside))
     from pyspark.sql import SparkSession
@@ -56,7 +56,8 @@ def session(master: str, aside: Path, **conf: str) -> Any:
     for name, value in conf.items():
         builder = builder.config(f"spark.{name.replace('_', '.')}", value)
     made = builder.getOrCreate()
-    register(made)
+    if registers:
+        register(made)
     return made
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from logstore.errors import OptionError
-from logstore.spark_io import jar
+from tests.spark.found_jar import found_jar
 from tests.spark.jars import require_jar
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -53,8 +52,15 @@ def reader(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """A session on two cores, with the source registered, and the jar if there is one."""
+    """The session that tests share, with the jar if there is one."""
     pytest.importorskip("pyspark", reason="pyspark is not installed: make test installs it")
+    made = session(found_jar())
+    yield made
+    made.stop()
+
+
+def session(jars: str) -> Any:
+    """A session on two cores, with the source registered, and these jars."""
     for name in ("local", "tmp", "warehouse", "derby"):
         (SCRATCH / name).mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -63,11 +69,7 @@ def spark() -> Iterator[Any]:
 
     from logstore.spark_io import register
 
-    try:
-        jars = jar()
-    except OptionError:
-        jars = ""
-    session = (
+    made = (
         SparkSession.builder.master("local[2]")
         .appName("logstore tests")
         .config("spark.ui.enabled", "false")
@@ -82,7 +84,6 @@ def spark() -> Iterator[Any]:
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )
-    session.sparkContext.setLogLevel("ERROR")
-    register(session)
-    yield session
-    session.stop()
+    made.sparkContext.setLogLevel("ERROR")
+    register(made)
+    return made

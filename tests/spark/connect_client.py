@@ -1,4 +1,6 @@
-"""What a session of Spark Connect must do: python -m tests.spark.connect_client URL STORE.
+"""What a session of Spark Connect must do: python -m tests.spark.connect_client URL STORE READER.
+
+READER is who is to read: ``jvm`` where the server has the jar, else ``python``.
 
 The client has no Java and no SparkContext: the source travels to the server, whose planner and
 workers run it. Prints a line for each answer; `test_connect` compares them.
@@ -7,11 +9,49 @@ workers run it. Prints a line for each answer; `test_connect` compares them.
 from __future__ import annotations
 
 import sys
+import threading
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+ADDED = "added"
 
-def main(url: str, path: str) -> None:
+
+def reader_of(frame: Any) -> str:
+    """Who reads, by the plan."""
+    with redirect_stdout(StringIO()) as told:
+        frame.explain()
+    return "jvm" if "read by the JVM" in told.getvalue() else "python"
+
+
+def added(url: str, path: str) -> None:
+    """Who reads in a session to which the jar is sent, in a thread of it, and in another session;
+    the server has none."""
+    from pyspark.sql import SparkSession
+
+    from logstore.spark_io import register
+
+    first, second = (SparkSession.builder.remote(url).create() for _ in range(2))
+    found: list[str] = []
+
+    def ask(spark: Any) -> None:
+        frame = spark.read.format("logstore").options(path=path, stream="x").load()
+        found.append(f"{reader_of(frame)} {frame.where('ms > 0').count()} {len(frame.collect())}")
+
+    register(second)
+    register(first, reader="jvm")
+    ask(first)
+    thread = threading.Thread(target=ask, args=(first,))
+    thread.start()
+    thread.join()
+    ask(second)
+    print(*found, sep="\n")
+    first.stop()
+    second.stop()
+
+
+def main(url: str, path: str, reader: str) -> None:
     """Read, write, ask SQL, stream, and fail."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -25,7 +65,8 @@ def main(url: str, path: str) -> None:
         return spark.read.format("logstore").options(path=path, **options).load()
 
     print(type(spark).__module__)
-    print(load(stream="x").count())
+    print(reader_of(load(stream="x", reader=reader)), reader_of(load(stream="x")))
+    print(load(stream="x", reader=reader).count())
     writer = load(stream="x", endId="9").write.format("logstore").mode("append")
     writer.options(path=path, stream="y").save()
     spark.sql(f"CREATE TABLE connected USING logstore OPTIONS (path '{path}', stream 'y')")
@@ -49,4 +90,7 @@ def main(url: str, path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[3] == ADDED:
+        added(*sys.argv[1:3])
+    else:
+        main(*sys.argv[1:])

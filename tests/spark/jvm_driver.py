@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -18,10 +17,13 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from tests.recovery.shipped import ship
+from tests.recovery.shipped import bucket_server, empty_bucket, ship
 from tests.scan.scanned_stores import make_store
 from tests.spark import conftest
 
+# A file system of Spark's own jars takes s3:// for links, here to the files of the bucket's server.
+LINKS = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
+LOCAL = "org.apache.hadoop.fs.LocalFileSystem"
 TYPED = "n int, v double, d decimal(6,2), name string, bad int, ts timestamp, id string"
 FAKE = '#!/bin/sh\necho \'{"version":"9.9","format":3}\'\nexec cat >/dev/null\n'
 RUBBISH = "#!/bin/sh\necho 'and why' >&2\necho 'hello there'\nexec cat >/dev/null\n"
@@ -101,6 +103,26 @@ class Driver:
         for path in (str(place), place.as_uri()):
             here, there = (self.rows(reader=each, path=path) for each in ("jvm", "python"))
             found.append(len(here) if here == there else -1)
+        return found
+
+    def bucket_by_hadoop(self) -> list[Any]:
+        """A store in a bucket: who reads it while Hadoop knows no file system for it, the rows of
+        both readers when it does, and the error when Hadoop alone does not find it."""
+        bucket, uri = self.folder / "s3", "s3://bucket/laps"
+        hadoop = self.spark.sparkContext._jsc.hadoopConfiguration()
+        with bucket_server(bucket, int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2])):
+            with make_store(self.folder / "store") as store:
+                ship(store, uri)
+            found: list[Any] = [self.plan(self.load(path=uri))]
+            hadoop.set("fs.s3.impl", LINKS)
+            hadoop.set("fs.viewfs.overload.scheme.target.file.impl", LOCAL)
+            hadoop.set("fs.viewfs.mounttable.bucket.link./laps", (bucket / "bucket/laps").as_uri())
+            here, there = (self.rows(reader=each, path=uri) for each in ("jvm", "python"))
+            found.append(len(here) if here == there else -1)
+            hadoop.set("fs.viewfs.mounttable.bucket.link./laps", (bucket / "nowhere").as_uri())
+            self.spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem.closeAll()
+            found.append(self.error(self.load(path=uri, reader="jvm", mode="FAILFAST").collect))
+        hadoop.unset("fs.s3.impl")
         return found
 
     def prunes_without_another_row(self) -> list[int]:
@@ -185,6 +207,18 @@ class Driver:
         query.option("checkpointLocation", str(self.folder / "c2")).start().awaitTermination()
         return [self.load(**into).count() > 0, bool(seen) and seen[0][1]]
 
+    def stream_read(self) -> list[Any]:
+        """How many rows a streaming query has, and whether in several batches; who reads."""
+        options = {"path": str(self.folder / "store"), "stream": "laps"}
+        reader = self.spark.readStream.format("logstore").options(**options)
+        stream = reader.option("maxRowsPerTrigger", 150).schema("n int").load()
+        seen: list[int] = []
+        query = stream.writeStream.foreachBatch(lambda batch, _: seen.append(batch.count()))
+        running = query.trigger(availableNow=True).start()
+        running.awaitTermination()
+        told = running.lastProgress["sources"][0]["description"]
+        return [sum(seen), len(seen) > 1, told]
+
     def planners(self) -> list[int]:
         """The processes that plan for this JVM."""
         found: list[int] = []
@@ -235,12 +269,18 @@ class Driver:
             return sorted({pin.pid == self.jvm() for pin in store.pins()})
 
     def threads(self) -> list[str]:
-        """Who reads in this thread, in a new session of it, and in a thread that is begun."""
+        """Who reads in this thread, in a new session of it, in a thread that is begun, and in the
+        batches of a streaming query."""
         found = [self.reader_of(self.spark), self.reader_of(self.spark.newSession())]
         other = threading.Thread(target=lambda: found.append(self.reader_of(self.spark)))
         other.start()
         other.join()
-        return found
+        source = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+        query = source.writeStream.foreachBatch(
+            lambda batch, _: found.append(self.reader_of(batch.sparkSession))
+        )
+        query.trigger(availableNow=True).start().awaitTermination()
+        return found[:4]
 
     def reader_of(self, spark: Any) -> str:
         """Who reads a load of a session."""
@@ -260,11 +300,13 @@ CHECKS: dict[str, tuple[Callable[[Driver], Any], ...]] = {
         Driver.same_schemas,
         Driver.same_rows,
         Driver.same_rows_of_what_was_shipped,
+        Driver.bucket_by_hadoop,
         Driver.prunes_without_another_row,
         Driver.one_moment,
         Driver.wrong_options,
         Driver.writes,
         Driver.streams,
+        Driver.stream_read,
         Driver.threads,
         Driver.pins,
         Driver.killed_planner,
@@ -282,8 +324,15 @@ def main(folder: str, how: str) -> None:
     path = Path(folder)
     fill(path)
     if how == "start":
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {shlex.quote(jar())} pyspark-shell"
-    spark = next(conftest.spark.__wrapped__())  # type: ignore[attr-defined]
+        of_bucket = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{empty_bucket(path / 's3')}",
+            "AWS_ACCESS_KEY_ID": "someone",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        os.environ.update(of_bucket)  # for the planner, and the workers of Python
+    spark = conftest.session(jar() if how == "start" else "")
     if how == "added":
         register(spark, reader="jvm")
     driver = Driver(path, spark)

@@ -1,6 +1,7 @@
-"""What an older Spark must do: python -m tests.spark.older_spark STORE, with it on the path.
+"""What an older Spark must do without the jar: python -m tests.spark.older_spark STORE TOKEN.
 
-Prints the version, then a line for each answer; `test_older_spark` compares them.
+Spark is on the path. Prints the version, then a line for each answer, which `test_older_spark`
+compares.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def main(path: str, token: str) -> None:
     """Ask a store of 100 rows, in a session of its own."""
     from pyspark.errors import StreamingQueryException
 
-    spark = next(conftest.spark.__wrapped__())  # type: ignore[attr-defined]
+    spark = conftest.session(jars="")
     print(spark.version)
 
     def load(schema: str = "", **options: str) -> Any:

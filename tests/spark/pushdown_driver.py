@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shlex
 import sys
 from contextlib import redirect_stdout
 from io import StringIO
@@ -366,8 +365,7 @@ def main(folder: str, *names: str) -> None:
 
     path = Path(folder)
     fill(path)
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {shlex.quote(jar())} pyspark-shell"
-    spark = next(conftest.spark.__wrapped__())  # type: ignore[attr-defined]
+    spark = conftest.session(jar())
     # Spark asks the least and most of what it keeps in memory, and loses NaN by that.
     spark.conf.set("spark.sql.inMemoryColumnarStorage.partitionPruning", "false")
     driver = Driver(path, spark)

@@ -73,6 +73,16 @@ def test_both_readers_give_the_same_rows_of_what_was_shipped(answers: dict[str, 
     assert answers["same_rows_of_what_was_shipped"] == [ROWS, ROWS]
 
 
+def test_what_was_shipped_is_read_by_the_file_systems_of_hadoop(answers: dict[str, Any]) -> None:
+    """S3's own is in none of Spark's jars: another one of Hadoop takes its place here."""
+    assert isinstance(answers["bucket_by_hadoop"], list), answers["bucket_by_hadoop"]
+    plan, rows, error = answers["bucket_by_hadoop"]
+    assert "(read by Python: Hadoop has no file system here for s3a://)" in plan
+    assert rows == ROWS
+    assert "at s3://bucket/laps" in error
+    assert "secret" not in error
+
+
 def test_fewer_columns_change_no_row(answers: dict[str, Any]) -> None:
     """A value that is malformed counts, though the query wants another column."""
     permissive, drop = [ROWS, ROWS - 1] * 2, [ROWS - 1, ROWS - 1] * 2
@@ -101,15 +111,24 @@ def test_writes_go_to_the_python_source(answers: dict[str, Any]) -> None:
     assert "created with columns of its own" in as_select
 
 
-def test_streams_go_to_the_python_source(answers: dict[str, Any]) -> None:
+def test_streams_are_written_by_the_python_source(answers: dict[str, Any]) -> None:
     if answers["version"].startswith("4.0."):
         assert "needs pyspark 4." in answers["streams"]
         return
     assert answers["streams"] == [True, ROWS]
 
 
+def test_a_stream_is_read_by_the_jvm_also_where_spark_is_too_old_for_pythons(
+    answers: dict[str, Any],
+) -> None:
+    assert isinstance(answers["stream_read"], list), answers["stream_read"]
+    rows, has_batches, source = answers["stream_read"]
+    assert (rows, has_batches) == (ROWS, True)
+    assert "LogstoreStream" in source
+
+
 def test_with_the_jar_at_the_start_every_thread_has_it(answers: dict[str, Any]) -> None:
-    assert answers["threads"] == ["jvm", "jvm", "jvm"]
+    assert answers["threads"] == ["jvm"] * 4
 
 
 def test_pins_are_those_of_the_driver(answers: dict[str, Any]) -> None:

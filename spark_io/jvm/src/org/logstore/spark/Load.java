@@ -238,8 +238,8 @@ final class Load {
         FileSystem.getFileSystemClass(scheme, hadoop);
         return "";
       }
-    } catch (IOException error) {
-      // told below
+    } catch (IOException | RuntimeException error) {
+      // Told below. Hadoop's own settings name classes (s3a) whose jar need not be there.
     }
     return "Hadoop has no file system here for " + scheme + "://";
   }

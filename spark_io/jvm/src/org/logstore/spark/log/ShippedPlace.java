@@ -42,15 +42,21 @@ public final class ShippedPlace {
     try {
       fs = FileSystem.get(place, known);
     } catch (UnsupportedFileSystemException exc) {
-      throw new LogstoreException(
-          "OptionError",
-          shown
-              + " is on no file system that this Spark knows: put the jar of its Hadoop connector"
-              + " into spark.jars, or give option reader=python",
-          exc);
+      throw unknown(exc);
     } catch (IOException | IllegalArgumentException exc) {
       throw failed("opening", exc);
+    } catch (RuntimeException exc) { // Hadoop's own settings name a class whose jar is not there
+      throw exc.getCause() instanceof ClassNotFoundException ? unknown(exc) : exc;
     }
+  }
+
+  private LogstoreException unknown(Exception exc) {
+    return new LogstoreException(
+        "OptionError",
+        shown
+            + " is on no file system that this Spark knows: put the jar of its Hadoop connector"
+            + " into spark.jars, or give option reader=python",
+        exc);
   }
 
   private URI place(String uri, Configuration known) {
