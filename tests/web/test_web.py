@@ -272,10 +272,7 @@ def test_unservable_options_are_refused(tmp_path: Path, address: str) -> None:
     logstore.open(tmp_path / "store").close()
     taken = invoke("web", tmp_path / "store", "--port", urlsplit(address).port)
     assert taken.exit_code == 1
-    assert "cannot be listened on" in taken.stderr
-    assert "name another --port" in " ".join(taken.stderr.split())
-    nowhere = invoke("web", tmp_path / "store", "--host", "192.0.2.1", "--port", 0)
-    assert (
-        nowhere.exit_code,
-        "an address of this machine" in " ".join(nowhere.stderr.split()),
-    ) == (1, True)
+    assert "stop it, or give another port, 0 for any" in taken.stderr
+    elsewhere = invoke("web", tmp_path / "store", "--host", "192.0.2.1", "--port", 0)
+    assert elsewhere.exit_code == 1
+    assert "this machine has no such address: give 127.0.0.1" in elsewhere.stderr

@@ -538,4 +538,5 @@ def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
         done = process("serve", tmp_path / "s", "--port", "0", "--metrics-port", port)
     assert done.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port} for metrics".encode() in done.stderr
+    assert b"stop it, or give another port, 0 for any" in done.stderr
     assert b"Traceback" not in done.stderr

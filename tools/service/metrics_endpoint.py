@@ -16,8 +16,8 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from logstore.errors import FileSystemError
 from logstore.telemetry.gathering import CONTENT_TYPE, Family, exposition
+from logstore.tools.service.listen_refusals import refusal
 
 ASKERS_MAX = 4
 ASKER_MAX_S = 10.0
@@ -51,7 +51,7 @@ class MetricsEndpoint:
         try:
             self._server = _Server(host, port, self._answer)
         except OSError as exc:
-            raise FileSystemError(f"cannot listen on {host}:{port} for metrics: {exc}") from exc
+            raise refusal(host, port, exc, " for metrics") from exc
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="logstore-metrics", daemon=True

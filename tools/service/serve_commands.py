@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from logstore.errors import FileSystemError, StreamNotFoundError, UsageError
+from logstore.errors import StreamNotFoundError, UsageError
 from logstore.loading import load, needing
 from logstore.options import Profile
 from logstore.tools import command_options as options
 from logstore.tools.command_options import F
 from logstore.tools.command_output import Output
+from logstore.tools.service.listen_refusals import refusal
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _show_demo(ctx: click.Context, _option: click.Parameter, value: bool) -> Non
 @_listening(8080)
 @click.option("--write", is_flag=True, help="Let dead letters be tried again and dropped.")
 @click.option("--demo", is_flag=True, is_eager=True, expose_value=False, callback=_show_demo,
-              help="Show the living store of 'logstore demo', without STORE.")  # fmt: skip
+              help="Show the living store of 'logstore demo', at any free port.")  # fmt: skip
 def web(output: Output, path: Path, host: str, port: int, write: bool) -> None:
     """Show STORE in a browser until interrupted: streams, entries, groups, dead letters, segments.
 
@@ -150,10 +151,7 @@ def web(output: Output, path: Path, host: str, port: int, write: bool) -> None:
         try:
             server.bind()
         except OSError as exc:
-            raise FileSystemError(
-                f"{host}:{port} cannot be listened on: {exc.strerror}; name another --port (0: any "
-                "that is free), or as --host an address of this machine"
-            ) from exc
+            raise refusal(host, port, exc) from exc
         if output.json:
             output.json_object({"path": str(path), "address": server.address()})
         else:

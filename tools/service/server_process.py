@@ -34,6 +34,7 @@ from logstore.loading import load
 from logstore.telemetry.gathering import Family, gather, one, store_trouble
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
+from logstore.tools.service.listen_refusals import refusal
 from logstore.wire.catalogue import users_of
 from logstore.wire.server.listening import Listen, allow_files
 from logstore.wire.server.server import Server
@@ -183,7 +184,7 @@ async def _serve(
     except FileSystemError:
         raise
     except OSError as exc:
-        raise FileSystemError(f"cannot listen on {listen.host}:{listen.port}: {exc}") from exc
+        raise refusal(listen.host, listen.port, exc) from exc
     metrics, host = None, chosen.metrics_host
     if chosen.metrics_port is not None:
         metrics = _metrics(service, end, host, chosen.metrics_port)
