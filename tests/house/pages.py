@@ -148,7 +148,5 @@ def _run_commands(page: Path, block: Block) -> None:
 
 
 # What needs Spark is run by tests/spark/test_pages.py; so is a page of which only a block needs it.
-OF_SPARK = {
-    Path(f"docs/{name}.md") for name in ("scan", "spark", "spark-cluster", "tutorial")
-}
+OF_SPARK = {Path(f"docs/{name}.md") for name in ("scan", "spark", "spark-cluster", "tutorial")}
 PARTLY_OF_SPARK = {Path("README.md")}

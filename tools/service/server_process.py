@@ -184,7 +184,7 @@ async def _serve(
     except FileSystemError:
         raise
     except OSError as exc:
-        raise refusal(listen.host, listen.port, exc) from exc
+        raise refusal(listen.host or "*", listen.port, exc) from exc
     metrics, host = None, chosen.metrics_host
     if chosen.metrics_port is not None:
         metrics = _metrics(service, end, host, chosen.metrics_port)
