@@ -7,7 +7,6 @@ in base64 where they are not UTF-8. Prints nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -63,11 +62,13 @@ def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
     return scan_records.entry_object(str(entry.id), stored_pairs(entry))
 
 
-@dataclass(frozen=True, slots=True)
 class JsonText:
     """What is JSON already, and stands as it is in an object that is written."""
 
-    text: str
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
 def entry_for_json(entry: Entry[bytes], schema: Schema | None) -> JsonText | dict[str, Any]:

@@ -55,6 +55,7 @@ FUNCTIONS = (
 FOREIGN = {
     *("SparkSession", "spark", "pa", "duckdb", "field", "json", "logging", "result", "task"),
     *("Lap", "add_one", "send", "dict", "len", "reversed", "str", "Redis"),
+    *("day", "f", "fs", "getOrCreate", "newSession", "select"),
     *("cache", "decimal", "head", "load", "mode", "option", "trigger", "put_if_empty"),
     *(
         "wait_result",
@@ -95,7 +96,8 @@ OTHER_DOTTED = {
 OF_OTHERS = {
     "SuccessExitStatus",
     *("OnFailure", "PYTHONMALLOC", "ProcSubset", "Restart", "SystemMaxUse", "TERM", "TIMES"),
-    *("After", "Type", "UMask", "data", "db", "delay", "failOnDataLoss", "idColumn"),
+    *("After", "Type", "UMask", "data", "day", "db", "delay", "failOnDataLoss", "idColumn"),
+    "tags.fw",  # a path of a condition
 }
 FILE = re.compile(r"[\w./-]+\.(?:py|pyx|pxi|md|service|timer|yaml|json|conf|mdb)")
 # Pages that name what is inside; tests/house/test_docs.py looks at those names.

@@ -150,6 +150,11 @@ for name in COMMANDS:
 # What help may load of ours besides the modules of the commands themselves and what --help of
 # `logstore` loads: constants and words that options show.
 HELP_ALSO = {"logstore.clock", "logstore.options", "logstore.store_path"}
+# Words that commands share with the web view.
+HELP_ALSO |= {
+    f"logstore.telemetry{each}"
+    for each in ("", ".doctor_findings", ".segment_parts", ".stream_lines")
+}
 HELP_HEAVY = HEAVY - {"click", "dataclasses", "inspect", "json", "platform", "shutil"}
 HELP_MODULES_MAX = 40  # Python's own, on top of what --help of `logstore` loads, of all commands
 

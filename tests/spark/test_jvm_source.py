@@ -73,7 +73,7 @@ def test_both_readers_give_the_same_rows_of_what_was_shipped(answers: dict[str, 
     assert answers["same_rows_of_what_was_shipped"] == [ROWS, ROWS]
 
 
-def test_what_was_shipped_is_read_by_the_file_systems_of_hadoop(answers: dict[str, Any]) -> None:
+def test_shipped_stores_are_read_by_the_file_systems_of_hadoop(answers: dict[str, Any]) -> None:
     """S3's own is in none of Spark's jars: another one of Hadoop takes its place here."""
     assert isinstance(answers["bucket_by_hadoop"], list), answers["bucket_by_hadoop"]
     plan, rows, error = answers["bucket_by_hadoop"]

@@ -90,7 +90,7 @@ def test_the_numbers_are_those_that_the_store_tells(store: logstore.Store[bytes]
     assert numbers(store)["logstore_not_durable_bytes",] == 0
 
 
-def test_what_was_given_back_has_no_age(tmp_path: Path) -> None:
+def test_entries_that_were_given_back_have_no_age(tmp_path: Path) -> None:
     """It had that of the line it stands in, or an hour as soon as it was put off for a moment."""
     clock = FixedClock(NOW_MS)
     oldest = "logstore_group_oldest_pending_seconds", "jobs", "workers"

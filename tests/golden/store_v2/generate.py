@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import logstore
-from tests.golden.golden_store import GoldenStore
+from tests.support.golden_store import GoldenStore
 from tests.golden.store_v1.generate import seal
 from tests.support.inside import FixedClock
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import logstore
-from tests.golden.golden_store import GoldenStore
+from tests.support.golden_store import GoldenStore
 from tests.golden.store_v1.generate import seal
 from tests.golden.store_v2 import generate as store_v2
 from tests.support.inside import FixedClock
