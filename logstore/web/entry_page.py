@@ -159,7 +159,7 @@ def _groups(
     try:
         begin = bytes.fromhex(after)
     except ValueError as exc:
-        raise OptionError("no page of groups begins there: leave out after=") from exc
+        raise OptionError("no page of groups begins there: open the entry again") from exc
     look = partial(entry_states, stream=stream, id=id, after=begin)
     states, following = opened_of(store).view(look)
     found = sorted(map(_of_state, states), key=lambda each: (_ORDER.index(each.state), each.name))

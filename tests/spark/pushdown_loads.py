@@ -32,7 +32,7 @@ def load_kinds(driver: Any) -> dict[str, Any]:
     with make_store(one) as store:
         ship(store, away)
         token = store.moment()
-        store["laps"].add({"n": 1})
+        store["laps"].add({"n": 1, "z": 21})
         store["far"].trim(max_entries=2, approximate=False)
     kinds: dict[str, dict[str, Any]] = {
         "as of": {"path": one, "asOf": token},
@@ -43,7 +43,7 @@ def load_kinds(driver: Any) -> dict[str, Any]:
     found = {}
     for name, options in kinds.items():
         driver.tables(**options)
-        found[name] = _asked(driver, "stream, id, n")
+        found[name] = _asked(driver, "stream, id, n", "")
         for view in ("ours", "theirs"):
             driver.spark.catalog.dropTempView(view)
     for table, reader in (("ours", "jvm"), ("theirs", "python")):
@@ -51,17 +51,19 @@ def load_kinds(driver: Any) -> dict[str, Any]:
             f"create table {table} using logstore "
             f"options (path '{two}', streams 'laps,single', reader '{reader}')"
         )
-    found["table"] = _asked(driver, "stream, id, fields['n']")
+    found["table"] = _asked(driver, "stream, id, fields['n']", "store")  # it has no such column
     for table in ("ours", "theirs"):
         driver.spark.sql(f"drop table {table}")
     return found
 
 
-def _asked(driver: Any, columns: str) -> dict[str, Any]:
+def _asked(driver: Any, columns: str, absent: str) -> dict[str, Any]:
     wrong: list[Any] = []
     drawn = driver.filters_of(13)
     for _ in range(8):
         where = drawn.test_of_id()
+        if absent and absent in where:
+            continue
         here, there, _task = driver.asked(f"select {columns} from {{}} where {where}")
         if sorted(here) != sorted(there):
             wrong.append([where, len(here), len(there)])

@@ -25,7 +25,7 @@ from logstore.engine.runtime import pins
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
 from logstore.telemetry.segment_parts import Picture
-from logstore.tools import command_output as forms
+from logstore.tools import wording as forms
 from logstore.tools.interchange.text_lines import read_json
 from logstore.tools.interchange.text_rows import ImportRow, RowIDs, one_by_one
 from logstore.tools.text_tables import cell_len

@@ -11,8 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import logstore
-from tests.support.golden_store import GoldenStore
 from tests.golden.store_v1.generate import seal
+from tests.support.golden_store import GoldenStore
 from tests.support.inside import FixedClock
 
 GOLDEN = GoldenStore(2, Path(__file__).parent, "commit 9cb53377")

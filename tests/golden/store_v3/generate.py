@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import logstore
-from tests.support.golden_store import GoldenStore
 from tests.golden.store_v1.generate import seal
 from tests.golden.store_v2 import generate as store_v2
+from tests.support.golden_store import GoldenStore
 from tests.support.inside import FixedClock
 
 GOLDEN = GoldenStore(3, Path(__file__).parent, "one that writes 3")

@@ -12,6 +12,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.stream.IntStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
@@ -160,6 +161,13 @@ final class Load {
         .filter(at -> names.contains(known.get(at)) && known.indexOf(known.get(at)) == at)
         .boxed()
         .toList();
+  }
+
+  /** The numbers of all columns: those of the schema, and behind them those of places. */
+  List<Integer> numbers() {
+    Set<String> names = new TreeSet<>(Arrays.asList(schema.fieldNames()));
+    PlaceColumn.ALL.forEach(each -> names.add(each.name()));
+    return numbers(names);
   }
 
   /** How a column of a number is read. */

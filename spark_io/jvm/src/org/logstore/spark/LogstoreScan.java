@@ -29,19 +29,25 @@ final class LogstoreScan implements SupportsReportStatistics, SupportsReportOrde
 
   private final Load load;
   private final List<Integer> kept;
+  private final List<Integer> keptOfStream;
   private final Asked asked;
   private final String pushed;
   private SortOrder[] order; // null: nobody asked
+  private boolean isStream; // it has no plan of its own: each of its batches has one
 
   /**
    * A scan.
    *
    * @param kept the numbers of the columns
+   * @param keptOfStream those that a streaming query reads: Spark 4.0 does not say which of the
+   *     columns of places it wants, and takes them behind the others
    * @param pushed what the plan of the query says of {@code asked}
    */
-  LogstoreScan(Load load, List<Integer> kept, Asked asked, String pushed) {
+  LogstoreScan(
+      Load load, List<Integer> kept, List<Integer> keptOfStream, Asked asked, String pushed) {
     this.load = load;
     this.kept = kept;
+    this.keptOfStream = keptOfStream;
     this.asked = asked;
     this.pushed = pushed;
   }
@@ -62,6 +68,9 @@ final class LogstoreScan implements SupportsReportStatistics, SupportsReportOrde
   /** An upper limit: what is small enough is sent to all tasks of a join. */
   @Override
   public Statistics estimateStatistics() {
+    if (isStream) {
+      return new Sizes(OptionalLong.empty(), OptionalLong.empty());
+    }
     long entries = 0;
     long logBytes = 0;
     for (Part each : load.parts(asked)) {
@@ -73,26 +82,17 @@ final class LogstoreScan implements SupportsReportStatistics, SupportsReportOrde
         Arrays.stream(schema.fields()).allMatch(each -> isOfFixedSize(each.dataType()));
     long columnBytes = entries * (ROW_BYTES + (long) schema.defaultSize());
     long sizeBytes = isFixed ? columnBytes : Math.max(columnBytes, logBytes);
-    long rows = entries;
-    return new Statistics() {
-      @Override
-      public OptionalLong sizeInBytes() {
-        return OptionalLong.of(sizeBytes);
-      }
-
-      @Override
-      public OptionalLong numRows() {
-        return OptionalLong.of(rows);
-      }
-    };
+    return new Sizes(OptionalLong.of(sizeBytes), OptionalLong.of(entries));
   }
 
-  /** Spark asks in batches alone, and also where it needs no order. */
+  private record Sizes(OptionalLong sizeInBytes, OptionalLong numRows) implements Statistics {}
+
+  /** Spark asks also where it needs no order. */
   @Override
   public synchronized SortOrder[] outputOrdering() {
     if (order == null) {
       List<ColumnSpec> columns = kept.stream().map(load::column).toList();
-      boolean isPossible = RowOrder.isPossible(columns);
+      boolean isPossible = !isStream && RowOrder.isPossible(columns);
       order = isPossible ? RowOrder.of(load.parts(asked), columns) : new SortOrder[0];
     }
     return order;
@@ -115,12 +115,13 @@ final class LogstoreScan implements SupportsReportStatistics, SupportsReportOrde
     if (!asked.equals(Asked.ALL)) {
       throw new IllegalStateException("a stream was asked for a part of its rows");
     }
+    isStream = true;
     return new LogstoreStream(this, new PlannedStream(load.planner(), load.given()));
   }
 
   /** What reads a split of a streaming query, which is of a store in a directory. */
   PartitionReaderFactory streamReaderFactory() {
-    return SplitReaderFactory.of(load, kept, false, -1);
+    return SplitReaderFactory.of(load, keptOfStream, false, -1);
   }
 
   @Override

@@ -48,6 +48,7 @@ final class LogstoreScanBuilder
   private final Load load;
   private final List<Predicate> pushed = new ArrayList<>();
   private Set<String> required;
+  private boolean isPruned;
   private Asked asked = Asked.ALL;
   private String told = "";
   private boolean isFiltered; // by Spark, after the scan
@@ -62,6 +63,7 @@ final class LogstoreScanBuilder
   @Override
   public void pruneColumns(StructType wanted) {
     required = new TreeSet<>(Arrays.asList(wanted.fieldNames()));
+    isPruned = true;
   }
 
   @Override
@@ -173,7 +175,7 @@ final class LogstoreScanBuilder
     if (summaries != null) {
       return new AggregateScan(query, summaries, load.columns().shown() + told);
     }
-    return new LogstoreScan(load, kept, asked, told);
+    return new LogstoreScan(load, kept, isPruned ? kept : load.numbers(), asked, told);
   }
 
   private static void refuse(PlaceColumn column, String why) {

@@ -25,10 +25,8 @@ import org.logstore.spark.log.PlannedNodes;
 final class RowOrder {
   private boolean isByStream = true; // streams, and in each of them IDs
   private boolean isOneEach = true; // each part has one stream
-  private boolean isOne = true; // all parts have the same
   private Id most = Id.LEAST;
 
-  private byte[] first; // stream of all
   private byte[] stream; // of the node before, in its part; null: there is none
   private Id last;
 
@@ -54,10 +52,6 @@ final class RowOrder {
   }
 
   private void add(PlannedNode node) {
-    if (first == null) {
-      first = node.stream();
-    }
-    isOne &= Arrays.equals(first, node.stream());
     if (stream != null) {
       int order = Arrays.compareUnsigned(stream, node.stream());
       boolean follows = order == 0 && last.compareTo(node.first()) < 0;
@@ -77,11 +71,10 @@ final class RowOrder {
   private SortOrder[] by(List<ColumnSpec> columns) {
     List<SortOrder> found = new ArrayList<>();
     ColumnSpec streams = column(columns, Kind.STREAM);
-    boolean isByIdAlone = isOneEach && (isOne || streams == null);
-    if (!isByIdAlone && streams != null && isByStream) {
-      found.add(ascending(streams));
-    }
-    if (isByIdAlone || !found.isEmpty()) {
+    if (streams == null ? isOneEach : isByStream) {
+      if (streams != null) {
+        found.add(ascending(streams));
+      }
       ColumnSpec ids = ids(columns);
       if (ids != null) {
         found.add(ascending(ids));
