@@ -1,8 +1,9 @@
 """Entries of a stream by time and by value, as somebody asks for them in one line.
 
 A line is a condition, ``temp > 20 and room = 'a'``, if it has a sign of one: a comparison, ``is
-null``, ``like '..'``, ``in (..)``, ``between .. and``. Any other line is a text that a value must
-contain, large and small letters alike; one in "double quotes" always is.
+null``, ``like '..'``, ``in (..)``, ``between .. and``. ``room=cellar`` is one without quotes, as on
+the command line. Any other line is a text that a value must contain, large and small letters
+alike; one in "double quotes" always is.
 
 Invariants: a search looks at a bounded number of entries and bytes, the newest first, and says at
 how many, from where to where, and below which ID it goes on. What cannot be understood is told at
@@ -37,9 +38,11 @@ INPUTS = ("q", "since", "until")  # whose troubles are told
 _SIGN: Final = re.compile(
     r"[<>=]|\bis\s+(?:not\s+)?null\b|\blike\s*'|\bin\s*\(|\bbetween\s.*\sand\b", re.IGNORECASE
 )
+_PAIR: Final = re.compile(r"""([^\s=<>!'"()]+)=([^\s='"()]+)""")
 _QUOTED: Final = re.compile(r'"(?:[^"]|"")+"')
 _ID: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 _OF_LINE: Final = "where: "
+_NO_MOMENT: Final = "This is no moment: write such as -1h, today, 2026-01-31 or 2026-01-31T12:00Z."
 
 
 class Asked(NamedTuple):
@@ -126,12 +129,12 @@ def _interval(
     low, high = ZERO_ID, MAX_ID
     try:
         low = since_id(asked.since.strip(), now_ms) if asked.since.strip() else low
-    except UsageError as error:
-        troubles["since"] = error.message
+    except UsageError:
+        troubles["since"] = _NO_MOMENT
     try:
         high = until_id(asked.until.strip(), now_ms) if asked.until.strip() else high
-    except UsageError as error:
-        troubles["until"] = error.message
+    except UsageError:
+        troubles["until"] = _NO_MOMENT
     if not any(troubles.values()) and low > high:
         troubles["until"] = "until is before since: give the earlier one first"
     if asked.before:
@@ -147,9 +150,20 @@ def _test(
     text = text_of(line)
     if text:
         return _contains(text, stream), low, high
-    match = coded.matching_of(stream, line)
+    match = _matching(stream, line)
     assert match is not None
     return match.holds, max(low, match.interval[0]), min(high, match.interval[1])
+
+
+def _matching(stream: Stream[Any], line: str) -> Any:
+    """A condition as it is asked of entries; FIELD=VALUE, which is none, as the equality it is."""
+    try:
+        return coded.matching_of(stream, line)
+    except (OptionError, SchemaError):
+        pair = _PAIR.fullmatch(line)
+        if pair is None:
+            raise
+        return coded.matching_of(stream, f"{pair[1]} = '{pair[2]}'")
 
 
 def _contains(text: str, stream: Stream[Any]) -> Callable[[Entry[Any]], bool]:

@@ -96,7 +96,7 @@ OTHER_DOTTED = {
 OF_OTHERS = {
     "SuccessExitStatus",
     *("OnFailure", "PYTHONMALLOC", "ProcSubset", "Restart", "SystemMaxUse", "TERM", "TIMES"),
-    *("After", "Type", "UMask", "data", "day", "db", "delay", "failOnDataLoss", "idColumn"),
+    *("After", "Type", "UMask", "data", "day", "db", "room", "delay", "failOnDataLoss", "idColumn"),
     "tags.fw",  # a path of a condition
 }
 FILE = re.compile(r"[\w./-]+\.(?:py|pyx|pxi|md|service|timer|yaml|json|conf|mdb)")

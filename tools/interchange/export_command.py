@@ -193,7 +193,8 @@ def export_(
     JSON lines keep every byte; of a stream with a schema or a codec, numbers are numbers, and JSON
     is nested.
     CSV takes text without repeated fields; a field that an entry lacks becomes an empty cell; a
-    file named .tsv has tabs. Behind these, .gz and .zst compress. FILE appears when it is whole.
+    file named .tsv has tabs. Behind these, .gz and .zst compress. FILE appears, and
+    takes the place of an older one, when it is whole.
 
     A FILE named .parquet has the columns id, ts and those of --schema, else those of the stream's
     schema before id and ts, else all fields as a map.

@@ -69,8 +69,9 @@ def run(output: Output, *, keep: bool, length: timedelta | None, browser: bool) 
         finally:
             if not keep:
                 shutil.rmtree(folder, ignore_errors=True)
-    if keep and not output.json:
-        output.line(f"The store stays in {folder / 'store'}")
+    if not output.json:
+        stays = f"The store stays in {folder / 'store'}"
+        output.line(stays if keep else "The store was removed: --keep would leave it.")
 
 
 @contextmanager
