@@ -18,7 +18,7 @@ from logstore.compaction.usage import SpaceUsage, usage
 from logstore.engine.runtime import maintenance_locks
 from logstore.fs import LOCAL
 from logstore.log import file_names, log_reader
-from logstore.web import views as web_views
+from logstore.telemetry.gathering import store_numbers
 from tests.compaction.conftest import Store
 from tests.retention.retained import nodes_of
 from tests.support.inside import roll
@@ -459,7 +459,7 @@ def test_all_views_tell_the_same_figures(tmp_path: Path, shape: Callable[[Store]
         shape(store)
     with logstore.open(path, readonly=True) as reader:
         found = usage(opened_of(reader).engine())
-        info, told = reader.info(), web_views.numbers(reader)
+        info, told = reader.info(), store_numbers(opened_of(reader))
         summaries = {each: reader.stream(each).info() for each in reader.streams()}
     for name in FIGURES:
         assert getattr(info, name) == getattr(found, name) == told[name], name
