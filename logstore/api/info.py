@@ -244,7 +244,7 @@ def release_pins(engine: Engine, ids: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """A stream in a list."""
+    """A stream with all of its groups, as the doctor examines it."""
 
     name: bytes
     length: int
@@ -261,14 +261,10 @@ class StreamSummary:
         known = [group.lag for group in self.groups if group.lag is not None]
         return max(known, default=None if self.groups else 0)
 
-    @property
-    def pending(self) -> int:
-        """What is pending in all of its groups."""
-        return sum(group.pending for group in self.groups)
-
 
 def summaries(opened: OpenStore[Any], names: Iterable[bytes]) -> Iterator[StreamSummary]:
-    """A line about each of these streams, in their order."""
+    """These streams with their groups and settings, in their order; those that are gone are left
+    out."""
     for name in names:
         found = opened.view(partial(_summary, name=name))
         if found is not None:
@@ -290,14 +286,10 @@ def _summary(view: Snapshot, name: bytes) -> StreamSummary | None:
     record = view.record(name)
     if record is None:
         return None
-    size = record.node_bytes
-    if record.open_version:
-        node = view.open_node(record.number)
-        size += 0 if node is None else nodes.open_bytes(node)
     return StreamSummary(
         name,
         record.length,
-        size,
+        record.node_bytes + nodes.open_node_bytes(view, record),
         record.first,
         record.last,
         [group_info(row, bytes) for row in pel.group_rows(view, name)],
@@ -310,10 +302,7 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
     record = view.record(name)
     if record is None:
         raise StreamNotFoundError("no such key: the stream does not exist", stream=name)
-    open_bytes = 0
-    if record.open_version:
-        node = view.open_node(record.number)
-        open_bytes = nodes.open_bytes(node) if node is not None else 0
+    open_bytes = nodes.open_node_bytes(view, record)
     count, tree_nodes = radix_tree(_keys(view, record))
     schedules = ScheduleRows(view.index)
     due_ms = schedules.next_of(record.number)

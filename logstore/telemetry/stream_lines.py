@@ -62,10 +62,7 @@ def _line(view: Snapshot, name: bytes) -> StreamLine | None:
     record = view.record(name)
     if record is None:
         return None
-    size = record.node_bytes
-    if record.open_version:
-        node = view.open_node(record.number)
-        size += 0 if node is None else nodes.open_bytes(node)
+    size = record.node_bytes + nodes.open_node_bytes(view, record)
     count, pending = 0, 0
     known: int | None = None
     for group in _groups(view, record):

@@ -42,7 +42,7 @@ APART_COUNTERS = {
 }
 # Types that tell of what the model never makes, and where they are held against it.
 ELSEWHERE = {
-    "StreamSummary": "of the list of streams, for tools and the web view: tests/tools, tests/web",
+    "StreamSummary": "of what the doctor examines: tests/tools, tests/web",
     "PinInfo": "of scans and exports: tests/scan/test_pins.py",
 }
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -114,7 +114,7 @@ def test_all_queries_of_a_load_read_one_moment(answers: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", ["as of", "shipped", "shipped and not", "pattern", "table"])
 def test_loads_of_all_kinds_push_down(answers: dict[str, Any], kind: str) -> None:
-    """And give the rows that Python gives. Four of six queries are answered by the plan."""
+    """And give the rows that Python gives. Three of six queries are answered by the plan."""
     assert answers["load_kinds"][kind] == {"wrong": [], "without_tasks": 3}
 
 

@@ -50,8 +50,7 @@ def surplus(
     if settings.max_age_ms is not None:
         oldest = StreamID(max(0, now_ms - settings.max_age_ms), 0)
     if settings.max_bytes is not None:
-        node = view.open_node(record.number) if record.open_version else None
-        size = record.node_bytes + (nodes.open_bytes(node) if node is not None else 0)
+        size = record.node_bytes + nodes.open_node_bytes(view, record)
     too_many = settings.max_entries is not None and length > settings.max_entries
     too_large = settings.max_bytes is not None and size > settings.max_bytes
     going: list[NodeRef] = []

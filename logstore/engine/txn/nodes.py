@@ -93,6 +93,12 @@ def open_bytes(node: OpenNode) -> int:
     return size
 
 
+def open_node_bytes(view: View, record: StreamRecord) -> int:
+    """Bytes of the listpack of a stream's open node; 0 if it has none."""
+    node = view.open_node(record.number) if record.open_version else None
+    return 0 if node is None else open_bytes(node)
+
+
 def open_ref(view: View, record: StreamRecord) -> NodeRef | None:
     """The open node of a stream."""
     if not record.open_version:
